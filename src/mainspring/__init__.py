@@ -224,9 +224,9 @@ def __dir__() -> list[str]:
 
 
 def asgi(scheduler: Scheduler) -> MountedService:
-    """The HTTP API and the dashboard of a scheduler as an ASGI application, to mount into another one:
-    `app.mount("/jobs", mainspring.asgi(scheduler))`. Its settings come from the environment, as those of `mainspring
-    serve` do. Every request needs an API key, or a session that was opened with one."""
+    """Return the HTTP API and the dashboard of a scheduler as an ASGI application, to mount in another one:
+    `app.mount("/jobs", mainspring.asgi(scheduler))`. Its settings come from the environment, like those of `mainspring
+    serve`. Every request needs an API key, or a session that was opened with one."""
     try:
         from mainspring.api.mounted import MountedService
         from mainspring.api.settings import service_settings

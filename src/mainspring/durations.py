@@ -60,7 +60,7 @@ def _read(text: str, name: str, error: Refusal) -> Decimal:
     while place < len(text):
         piece = _PIECE.match(text, place)
         if piece is None:
-            raise error(f"{name}={text!r} is no duration {_EXAMPLES}.{_meant(text)}")
+            raise error(f"{name}={text!r} is not a duration {_EXAMPLES}.{_meant(text)}")
         unit = _unit(piece[2], piece[1], text, name, error)
         if largest is not None and _MS[unit] >= _MS[largest]:
             raise error(f"{name}={text!r} has its units out of order; write the largest first, each once.")
@@ -86,7 +86,7 @@ def _unit(word: str, number: str, text: str, name: str, error: Refusal) -> str:
         raise error(f"{name}={text!r}: months and years differ in length; use Cron or RRule for them.")
     close = [word.lower()] if word.lower() in _WORDS else get_close_matches(word.lower(), _WORDS, 1)
     hint = f"did you mean {close[0]!r}?" if close else f"the units are {', '.join(_MS)}."
-    raise error(f"{name}={text!r}: {word!r} is no unit; {hint}")
+    raise error(f"{name}={text!r}: {word!r} is not a unit; {hint}")
 
 
 def duration_text(milliseconds: int) -> str:

@@ -80,11 +80,12 @@ class InvalidJob(ConfigurationError):
 
 
 class BadArguments(InvalidJob):
-    """A job's data does not fit its handler; running it again would change nothing."""
+    """A job's data does not match its handler's arguments. A retry would fail in the same way."""
 
 
 class InvalidFlow(InvalidJob):
-    """The graph of a flow cannot be started as it is: the message names the node or the edge. Nothing was stored."""
+    """A flow cannot be started because its graph is invalid. The message names the node or the edge. Nothing was
+    stored."""
 
 
 class InvalidSchedule(ConfigurationError):
@@ -92,7 +93,7 @@ class InvalidSchedule(ConfigurationError):
 
 
 class InvalidCron(InvalidSchedule):
-    """A cron expression is wrong: at which `position` (from 0), and what was expected there."""
+    """A cron expression is wrong. `position` (from 0) says where, and the message says what was expected there."""
 
     def __init__(self, message: str, expression: str, position: int) -> None:
         super().__init__(message)
@@ -104,7 +105,7 @@ class InvalidCron(InvalidSchedule):
 
 
 class InvalidOperation(ConfigurationError):
-    """An operation over many jobs cannot be created as asked: which `field` is wrong, and the cure."""
+    """An operation on many jobs cannot be created. `field` names the wrong field, and the message says what to do."""
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
@@ -119,18 +120,19 @@ class HandlerError(ConfigurationError):
 
 
 class InvalidKey(ConfigurationError):
-    """A text is not an API key. The message never shows any of it."""
+    """A text is not an API key. The message never shows any part of it."""
 
 
 class AuditKeyMissing(ConfigurationError):
-    """The audit log is signed with a key that this process does not have: it can neither check the log nor append."""
+    """The audit log is signed with a key that this process does not have. It can neither check the log nor append to
+    it."""
 
     def __init__(self, key_id: str) -> None:
         super().__init__(
             f"The audit log is signed with the key {key_id!r:.60}, which this process does not have; add it to "
-            "MAINSPRING_AUDIT_KEYS or to the file of MAINSPRING_AUDIT_KEYS_FILE. That of an embedded MongoDB is in the "
-            "file audit.key of its folder, and is found where the folder is named, as by --data; after a move to "
-            "another server, set MAINSPRING_AUDIT_KEYS_FILE=FOLDER/audit.key."
+            "MAINSPRING_AUDIT_KEYS or to the file of MAINSPRING_AUDIT_KEYS_FILE. An embedded MongoDB keeps its key in "
+            "the file audit.key of its folder; name the folder, for example with --data. After a move to another "
+            "server, set MAINSPRING_AUDIT_KEYS_FILE=FOLDER/audit.key."
         )
         self.key_id = key_id
 
@@ -200,7 +202,7 @@ class RedriveNotFound(MainspringError, LookupError):
 
 
 class FlowNotFound(MainspringError, LookupError):
-    """No flow has this id: it never existed, its retention ended, or the job with this id is no flow."""
+    """No flow has this id: it never existed, its retention ended, or the job with this id is not a flow."""
 
     def __init__(self, flow_id: str, hint: str = "") -> None:
         super().__init__(f"No flow has the id {flow_id!r:.300}; {hint or 'it never existed, or its retention ended.'}")
@@ -212,13 +214,13 @@ class FlowNotFound(MainspringError, LookupError):
 
 
 class FlowFailed(MainspringError):
-    """Nodes of a flow, or jobs of a batch, ended badly. The flow is not tried again by itself, since its nodes have had
-    their attempts: `scheduler.flows.retry` runs those that failed again, and those cancelled because of them."""
+    """Nodes of a flow, or jobs of a batch, ended badly. The flow is not retried automatically, since its nodes have
+    used their attempts. `scheduler.flows.retry` runs the failed jobs again, and those cancelled because of them."""
 
 
 class MissingResult(MainspringError):
-    """The data of a node refers to a result, or to a path in it, that is not there. The job fails at once: the next
-    attempt would find the same."""
+    """The data of a node refers to a result, or to a path in it, that does not exist. The job fails at once, since a
+    retry would fail in the same way."""
 
 
 class OperationNotFound(MainspringError, LookupError):
@@ -236,7 +238,7 @@ class WorkerNotFound(MainspringError, LookupError):
     """No live worker has this id: it never existed, or its process has ended."""
 
     def __init__(self, worker_id: str) -> None:
-        super().__init__(f"No live worker has the id {worker_id!r:.300}; list those that are there.")
+        super().__init__(f"No live worker has the id {worker_id!r:.300}; list the workers to find the right id.")
         self.worker_id = worker_id
 
     def __reduce__(self) -> tuple[type[WorkerNotFound], tuple[str]]:
@@ -251,7 +253,7 @@ class KeyNotFound(MainspringError, LookupError):
     """No API key has this id, or it is revoked or expired."""
 
     def __init__(self, key_id: str) -> None:
-        super().__init__(f"There is no API key {key_id!r:.50} in force; list those that are there.")
+        super().__init__(f"There is no valid API key {key_id!r:.50}; list the keys to find the right id.")
         self.key_id = key_id
 
     def __reduce__(self) -> tuple[type[KeyNotFound], tuple[str]]:
@@ -281,8 +283,8 @@ class AlertRuleNotFound(MainspringError, LookupError):
 
 
 class MalformedDocument(MainspringError):
-    """A stored document cannot be read: another program, or a newer version, has written it. The message names the
-    fields, and none of their values."""
+    """A stored document cannot be read: another program, or a newer version of Mainspring, wrote it. The message names
+    the fields, but none of their values."""
 
 
 class QueueFull(MainspringError):
@@ -290,7 +292,7 @@ class QueueFull(MainspringError):
 
     def __init__(self, queue: str, max_pending: int) -> None:
         super().__init__(
-            f"The queue {queue!r} has {max_pending:,} pending jobs, as many as it may. Schedule again later, start "
+            f"The queue {queue!r} has {max_pending:,} pending jobs, its maximum. Schedule again later, start "
             'more workers, let producers wait with queues.limit(…, when_full="wait"), or raise max_pending.'
         )
         self.queue = queue
@@ -301,7 +303,7 @@ class QueueFull(MainspringError):
 
 
 class BulkError(MainspringError):
-    """Some items of a bulk were refused; the others are stored, unless the bulk was part of a transaction.
+    """Some items of a bulk call were refused. The others are stored, unless the call was part of a transaction.
 
     `jobs` has one entry per item, in order: the job, or None if none was stored.
     `errors` maps the position of each refused item to the reason.
@@ -311,7 +313,7 @@ class BulkError(MainspringError):
         first = next(iter(sorted(errors.items())))
         kept = "the others are stored" if any(job is not None for job in jobs) else "nothing is stored"
         super().__init__(
-            f"{len(errors)} of {len(jobs)} items were refused, {kept}; the first refused is item {first[0]}: {first[1]}"
+            f"{len(errors)} of {len(jobs)} items were refused, {kept}; the first refused item is {first[0]}: {first[1]}"
         )
         self.jobs = jobs
         self.errors = errors
@@ -321,26 +323,27 @@ class BulkError(MainspringError):
 
 
 class ArchiveError(MainspringError):
-    """Finished jobs were not deleted: the archive hook raised, or only other processes have it."""
+    """Finished jobs were not deleted: the archive hook raised, or only other processes have the hook."""
 
 
 class ClaimLost(MainspringError):
-    """The claim on this job ran out, or another worker has taken the job; the result of this worker is not recorded."""
+    """The lease on this job ran out, or another worker has claimed the job. The result of this worker is not stored."""
 
 
 class StepError(MainspringError):
-    """A step cannot be run or kept. The job fails at once: the next attempt would fail in the same way."""
+    """A step cannot be run, or its result cannot be stored. The job fails at once, since a retry would fail in the same
+    way."""
 
 
 class NotRepeatable(StepError):
-    """A handler that was run again has made other children than the run before: the items of its map differ."""
+    """A handler made other children in this run than in an earlier one: the items of its map differ."""
 
 
 class ChildrenFailed(MainspringError):
-    """More of the children that a handler waits for ended badly than it tolerates. `name` is that of the wait, `total`
-    the number of children; `failed` how many ended badly, and `errors` the first of them: (id, error).
+    """More children of a handler ended badly than it tolerates. `name` is the name of the wait, `total` the number of
+    children, `failed` the number that ended badly, and `errors` lists the first of these as (id, error).
 
-    `async for child in failed.completed()` reads the others, for a compensation; `for` in a sync handler.
+    `async for child in error.completed()` (`for` in a sync handler) reads the completed children, for a compensation.
     """
 
     def __init__(self, name: str, total: int, failed: int, errors: tuple[tuple[str, str], ...] = ()) -> None:
@@ -368,7 +371,7 @@ class ChildrenFailed(MainspringError):
 
 
 class WaitTimeout(MainspringError, TimeoutError):
-    """The job did not end in time. It goes on; wait again, or cancel it."""
+    """The job did not end in time. It continues; wait again, or cancel it."""
 
 
 class Unavailable(MainspringError, ConnectionError):
@@ -376,7 +379,7 @@ class Unavailable(MainspringError, ConnectionError):
 
 
 class IndexesBuilding(Unavailable):
-    """The query needs an index that MongoDB is still building; it succeeds once the build is done."""
+    """The query needs an index that MongoDB is still building. Retry once the build is done."""
 
 
 class UnsupportedServer(MainspringError):
@@ -388,11 +391,11 @@ class EmbeddedError(MainspringError):
 
 
 class Suspension(BaseException):
-    """Ends the run of a handler that waits. `finally` blocks run; the handler is run again when the wait is over."""
+    """Ends the run of a handler that waits. `finally` blocks run. The handler runs again when the wait is over."""
 
 
 class Signal(Exception):
-    """The base of the signals by which a handler chooses how its attempt ends."""
+    """The base of the signals that a handler raises to choose how its attempt ends."""
 
 
 def _span(delay: float | timedelta | str) -> timedelta:
@@ -412,8 +415,8 @@ class _Delayed(Signal):
 
 
 class RetryAfter(_Delayed):
-    """End this attempt as failed and try again after `delay`, while attempts are left. `details`, a small mapping, is
-    kept with the attempt's error."""
+    """End this attempt as failed and retry after `delay`, if attempts are left. `details`, a small mapping, is stored
+    with the attempt's error."""
 
     def __init__(
         self, delay: float | timedelta | str, reason: str = "", *, details: Mapping[str, object] | None = None
@@ -426,7 +429,7 @@ class RetryAfter(_Delayed):
 
 
 class Snooze(_Delayed):
-    """Put the job back and run it again after `delay`; this try costs no attempt."""
+    """Put the job back and run it again after `delay`. This uses no attempt."""
 
 
 class _Reasoned(Signal):
@@ -440,8 +443,8 @@ class Cancel(_Reasoned):
 
 
 class Continue(Signal):
-    """Begin the job anew, as its next round: with this data in place of its own, and without its steps and waits. It
-    costs no attempt. A handler that works for ever keeps its job small with it."""
+    """Start the job again with this data in place of its own, and without its steps and waits. This uses no attempt. A
+    handler that works forever raises it to keep its job small."""
 
     def __init__(self, **data: Any) -> None:
         super().__init__("the handler begins anew")
@@ -456,8 +459,8 @@ def _continue(data: dict[str, Any]) -> Continue:
 
 
 class Fail(_Reasoned):
-    """End the job as failed now, whatever attempts are left. With `outage` False, circuit breakers count it as a sign
-    that the system behind the job is up; with None they do not count it. `details`, a small mapping, is kept with the
+    """End the job as failed now, even if attempts are left. With `outage=False`, circuit breakers take it as a sign
+    that the system behind the job is up; with None they do not count it. `details`, a small mapping, is stored with the
     error."""
 
     def __init__(

@@ -52,7 +52,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.fixture(scope="session")
 def mainspring_server(pytestconfig: pytest.Config) -> Iterator[str]:
-    """The URI of the run's MongoDB server: yours, or one that is started for this run and shared by its processes."""
+    """The URI of the MongoDB server of this test run: your own, or one that is started for the run and shared by its
+    processes."""
     given = os.environ.get(VARIABLE) or str(pytestconfig.getini("mainspring_test_uri"))
     if given:
         yield given
@@ -86,7 +87,7 @@ def mainspring_databases(mainspring_server: str) -> Iterator[ScratchDatabases]:
 
 @pytest.fixture
 def mainspring_uri(mainspring_databases: ScratchDatabases) -> Iterator[str]:
-    """The URI of an empty database, which belongs to this test alone."""
+    """The URI of an empty database that only this test uses."""
     name, uri = mainspring_databases.take()
     yield uri
     mainspring_databases.give_back(name)
@@ -94,7 +95,8 @@ def mainspring_uri(mainspring_databases: ScratchDatabases) -> Iterator[str]:
 
 @pytest.fixture
 def mainspring_clock() -> ManualClock:
-    """A clock that stands still, at 2030-01-01, until it is moved. The schedulers of a test that asks for it use it."""
+    """A clock that stands still at 2030-01-01 until the test moves it. The schedulers of a test with this fixture use
+    it."""
     from mainspring.clock import ManualClock
 
     return ManualClock()
@@ -102,7 +104,7 @@ def mainspring_clock() -> ManualClock:
 
 @pytest.fixture
 def mainspring_bind(request: pytest.FixtureRequest, mainspring_uri: str) -> Iterator[Any]:
-    """Binds schedulers to the test's database: `mainspring_bind(scheduler)`, with settings if you like."""
+    """Binds schedulers to the test's database: `mainspring_bind(scheduler)`, optionally with settings."""
     from mainspring.testing.binding import Bound
 
     clock = request.getfixturevalue("mainspring_clock") if "mainspring_clock" in request.fixturenames else None
@@ -117,8 +119,8 @@ def mainspring_bind(request: pytest.FixtureRequest, mainspring_uri: str) -> Iter
 
 @pytest.fixture
 def mainspring_scheduler(pytestconfig: pytest.Config, mainspring_uri: str, mainspring_bind: Any) -> Any:
-    """The program's scheduler, which the setting `mainspring_scheduler` names, bound to the test's database; without
-    the setting, a new Scheduler."""
+    """The scheduler that the setting `mainspring_scheduler` names, bound to the test's database. Without the setting, a
+    new Scheduler."""
     place = str(pytestconfig.getini("mainspring_scheduler"))
     if place:
         from mainspring.testing.binding import find_scheduler

@@ -21,13 +21,13 @@ NOWHERE = "mongodb://127.0.0.1:9"
     [
         ("steedy:scheduler", "There is no module 'steedy'. Did you mean 'steady'?"),
         ("no.such.module", "There is no module 'no'; run the command in the folder that holds it, or install it."),
-        ("steady.py:scheduler", "'steady.py' is a file's name; name the module: steady:scheduler"),
+        ("steady.py:scheduler", "'steady.py' is a file name; name the module: steady:scheduler"),
         ("faulty", "The module 'faulty' has no 'scheduler'. Did you mean faulty:schedular?"),
         (
             "faulty:nothing",
             "'faulty:nothing' is not a Scheduler but a JobFunction; name the Scheduler that your handlers",
         ),
-        ("faulty:empty", "The scheduler 'faulty:empty' has no handlers, so it could run nothing; register one"),
+        ("faulty:empty", "The scheduler 'faulty:empty' has no handlers, so it cannot run any job; register one"),
         ("broken", "The module 'broken' cannot be imported: KeyError: 'SECRET' ("),
     ],
 )
@@ -85,8 +85,8 @@ def test_a_file_dot_env_counts_unless_the_environment_says_otherwise(start: Star
     from_file = start("worker", "app", cwd=tmp_path)
     overridden = start("worker", "app", cwd=tmp_path, MAINSPRING_URI="rubbish")
     assert (from_file.wait(), overridden.wait()) == (2, 2)
-    assert "'nonsense' is no MongoDB URI" in from_file.output
-    assert "'rubbish' is no MongoDB URI" in overridden.output
+    assert "'nonsense' is not a MongoDB URI" in from_file.output
+    assert "'rubbish' is not a MongoDB URI" in overridden.output
 
 
 def test_the_version_can_be_asked_for_in_both_ways(start: Start) -> None:

@@ -54,7 +54,7 @@ async def test_the_first_start_stores_an_admin_key_for_its_user_and_keeps_it_out
     command = f"mainspring keys show --uri {shlex.quote(uri)}"
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     await eventually(lambda: f"stored    {path}; {command} prints it\n" in serve.output)
-    assert "  first key made, since there was none (admin)\n" in serve.output
+    assert "  first key created, since there was none (admin)\n" in serve.output
     assert "access    with an API key\n" in serve.output and not KEY.search(serve.output)
     key = path.read_text().strip()
     assert ask(f"{url}/api/session")[0] == 401
@@ -134,7 +134,7 @@ async def test_the_stored_key_follows_its_rotation_and_goes_with_its_end(
     assert path.read_text() == rotated == api_key("show").stdout
     await client.api_keys.rotate(path.name)
     shown = api_key("show")
-    assert (shown.returncode, shown.stdout) == (2, "") and "No key of this database that counts" in shown.stderr
+    assert (shown.returncode, shown.stdout) == (2, "") and "No valid key for this database" in shown.stderr
     api_key("revoke", path.name)
     assert stored(config) == []
 
@@ -145,7 +145,7 @@ async def test_serve_is_open_only_if_asked_to_and_on_loopback(start: Start, uri:
     serve = start("serve", "--open", "--uri", uri, "--port", "0")
     url = await answering(serve)
     assert ask(f"{url}/api/session")[1]["data"]["way"] == "local"
-    assert "access    without a key, from this machine and user only" in serve.output
+    assert "access    without a key, only for this user on this machine" in serve.output
     await client.api_keys.create("ops")
     assert ask(f"{url}/api/session")[0] == 401
 
@@ -158,4 +158,4 @@ async def test_a_service_for_other_machines_makes_the_first_key_before_it_answer
     (path,) = stored(config)
     assert ask(f"http://127.0.0.1:{port}/api/session")[0] == 401
     assert ask(f"http://127.0.0.1:{port}/api/session", path.read_text().strip())[1]["data"]["role"] == "admin"
-    await eventually(lambda: "  first key made, since there was none (admin)\n" in serve.output)
+    await eventually(lambda: "  first key created, since there was none (admin)\n" in serve.output)

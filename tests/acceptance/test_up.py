@@ -37,8 +37,8 @@ async def test_up_shows_where_to_look_runs_the_demonstration_and_leaves_nothing_
     assert re.search(r"MongoDB +mongodb://…@127\.0\.0\.1:\d+/", up.output)
     stored = await count_of(address)
     assert stored > 1000 and up.output.count("created") < 20
-    assert "access    without a key, from this machine and user only, until there is one" in up.output
-    assert f"data      {folder} (its file uri has the password)" in up.output and "Ctrl-C" in up.output
+    assert "access    without a key, only for this user on this machine, until the first key" in up.output
+    assert f"data      {folder} (the file uri in it has the password)" in up.output and "Ctrl-C" in up.output
     password = (folder / "uri").read_text().partition("@")[0].rpartition(":")[2]
     (snippet,) = re.findall(r"^  (\S+ -c .*)$", up.output, re.MULTILINE)
     scheduled = subprocess.run(snippet, shell=True, capture_output=True, text=True, timeout=60)

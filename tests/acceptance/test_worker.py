@@ -194,7 +194,7 @@ async def test_a_drained_worker_process_finishes_ends_and_is_not_replaced(
     done = await client.wait(first.id, timeout=60)
     assert (done.state, [attempt.outcome for attempt in done.attempts]) == ("completed", ["completed"])
     await eventually(lambda: pid not in {child.pid for child in worker.children()})
-    await eventually(lambda: "was drained; no other one takes its place" in worker.output)
+    await eventually(lambda: "was drained and is not replaced" in worker.output)
     (left,) = await client.workers.all()
     other = await client.wait((await client.schedule("work", {"seconds": 0})).id, timeout=60)
     assert (other.state, other.attempts[0].worker) == ("completed", left.id)

@@ -43,7 +43,7 @@ async def test_a_worker_ends_after_its_last_job_and_no_other_takes_its_place(
     assert await asyncio.to_thread(worker.wait, 60) == 0
     states = [(await client.get_job(job.id)).state for job in jobs]
     assert states.count("completed") >= 2 and "pending" in states and "running" not in states, states
-    assert "was drained; no other one takes its place" in worker.output
+    assert "was drained and is not replaced" in worker.output
     assert worker.output.count(" is up ") == 1 and "Traceback" not in worker.output
 
 

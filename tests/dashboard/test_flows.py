@@ -155,7 +155,7 @@ async def test_the_graph_tells_what_holds_a_step_back_and_leads_to_its_jobs(boar
     await board.check_accessibility()
     await shot(page, "flow-time")
     work.go.set()
-    await expect(page.get_by_role("status", name="What matters")).to_contain_text("All of it has completed.")
+    await expect(page.get_by_role("status", name="What matters")).to_contain_text("The whole flow has completed.")
     await page.get_by_role("tab", name="Graph").click()
     await expect(box(page, "alarm")).to_contain_text("skipped")
 

@@ -197,7 +197,7 @@ async def test_a_job_is_run_again_with_edited_data_and_hidden_values_are_asked_f
     await page.get_by_role("button", name="Run again, edited").click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("amount *").fill("7")
-    await expect(dialog.get_by_text("is hidden here; give the value again.")).to_be_visible()
+    await expect(dialog.get_by_text("is hidden here; enter the value again.")).to_be_visible()
     await expect(dialog.get_by_role("button", name="Run with this data")).to_be_disabled()
     await dialog.get_by_label("password").fill("new")
     await dialog.get_by_role("button", name="Run with this data").click()

@@ -110,7 +110,7 @@ async def test_new_jobs_wait_behind_a_pill_and_no_row_moves(board: Board) -> Non
     await board.scheduler.schedule("third", delay=3600)
     # The digest of the last of the earlier jobs may arrive after the selection, and is counted too.
     await expect(page.get_by_role("button", name=re.compile(r"^[1-4] new jobs?$"))).to_be_visible()
-    await expect(page.get_by_text("stands still while jobs are selected")).to_be_visible()
+    await expect(page.get_by_text("does not update while jobs are selected")).to_be_visible()
     await expect(rows(page)).to_have_count(4)
 
 

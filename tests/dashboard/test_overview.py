@@ -75,7 +75,7 @@ async def test_without_a_problem_the_page_proves_that_all_is_well(board: Board) 
     page = await board.open()
     await expect(page.get_by_text("All is well")).to_be_visible()
     await expect(page.get_by_text("One worker is alive.")).to_be_visible()
-    await expect(page.get_by_text("Nothing was run in this time")).to_be_visible()
+    await expect(page.get_by_text("No attempts in this time")).to_be_visible()
     await board.check_accessibility()
 
 

@@ -191,7 +191,7 @@ async def test_the_editor_shows_firings_in_both_zones_and_errors_while_one_types
         await expect(page.get_by_text("This is not valid JSON")).to_be_visible()
         await page.get_by_label("Data (JSON)").fill('{"to": "team", "password": "hunter2"}')
         await page.get_by_label("Not after").fill("2001-01-01T00:00:00Z")
-        await expect(page.get_by_text("It has no firing to come.")).to_be_visible()
+        await expect(page.get_by_text("It has no further firing.")).to_be_visible()
         await page.get_by_label("Not after").fill("")
         await page.get_by_role("button", name="Make the schedule").click()
         await page.wait_for_url("**/schedules/nightly")

@@ -51,7 +51,7 @@ async def test_a_slot_leads_to_its_job_and_the_worker_is_drained_after_a_questio
     await expect(page.get_by_text(re.compile(r"^\d+ MB$"))).to_be_visible()
     await page.get_by_role("button", name="Drain…").click()
     dialog = page.get_by_role("dialog")
-    await expect(dialog).to_contain_text("finishes the 1 job that it runs")
+    await expect(dialog).to_contain_text("finishes its 1 running job")
     await dialog.get_by_label("Reason").fill("new machine")
     await dialog.get_by_role("button", name="Drain it").click()
     await expect(page.get_by_text("draining, 1 job left")).to_be_visible()

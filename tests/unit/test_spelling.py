@@ -90,7 +90,7 @@ def test_an_error_of_the_function_itself_is_not_touched() -> None:
         ({"max_retries": 3}, r"Did you mean retry=Retry\(attempts=…\)\?"),
         ({"to": "x"}, r"It is an argument of the handler: put it into data, as in schedule\('send', {'to': …}\)"),
         ({"zzz": "x"}, r"Arguments of the handler go into data, as in schedule\('send', {'zzz': …}\)"),
-        ({"overlap": "skip"}, "overlap is for schedules; give repeat=… with it"),
+        ({"overlap": "skip"}, "overlap is an option of schedules; give repeat=… too"),
         ({"repeat": Every("1h"), "to": "x"}, "It is an argument of the handler: put it into data"),
         (
             {"repeat": Every("1h"), "max_instances": 1},
@@ -110,7 +110,7 @@ async def test_an_option_that_a_job_does_not_have_is_refused_with_its_cure(
 async def test_a_function_that_is_no_handler_cannot_name_a_job() -> None:
     def stray() -> None: ...
 
-    with pytest.raises(InvalidJob, match=r"stray is no handler of this scheduler; put @scheduler.job\(\) above it"):
+    with pytest.raises(InvalidJob, match=r"stray is not a handler of this scheduler; put @scheduler.job\(\) above it"):
         await Scheduler(NOWHERE).schedule(stray)
 
 
@@ -140,7 +140,7 @@ def test_a_limit_by_a_value_that_a_job_may_have_is_taken() -> None:
 
 
 def test_a_handler_with_arguments_without_names_is_refused() -> None:
-    with pytest.raises(HandlerError, match=r"'x' has \*args, but a job's data are arguments by name"):
+    with pytest.raises(HandlerError, match=r"'x' has \*args, but a job passes its data as keyword arguments"):
         Scheduler(NOWHERE).job("x")(lambda *args: None)
 
 

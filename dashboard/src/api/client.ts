@@ -57,7 +57,7 @@ export async function unwrap<T>(asking: Promise<Answered<T>>): Promise<T> {
   try {
     answered = await asking;
   } catch {
-    throw new Problem(0, "The service does not answer. It may be restarting; this page tries again by itself.");
+    throw new Problem(0, "The service does not answer. It may be restarting; this page retries automatically.");
   }
   const { data, error, response } = answered;
   if (response.ok) return data as T;
@@ -70,7 +70,7 @@ export async function getExact<T>(path: string): Promise<T> {
   try {
     response = await fetch(prefix + path, { credentials: "same-origin", headers: { Accept: "application/json" } });
   } catch {
-    throw new Problem(0, "The service does not answer. It may be restarting; this page tries again by itself.");
+    throw new Problem(0, "The service does not answer. It may be restarting; this page retries automatically.");
   }
   learnClock(response.headers.get("date"));
   const text = await response.text();

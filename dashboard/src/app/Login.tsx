@@ -37,14 +37,14 @@ export function Login() {
           autoComplete="current-password"
           placeholder="ms_…"
           error={error || undefined}
-          hint="The session ends after some hours, with the key, or when you log out."
+          hint="The session ends after some hours, when the key expires or is revoked, or when you log out."
           onChange={(event) => setKey(event.target.value)}
         />
         <Button look="primary" type="submit" busy={busy} disabled={!key.trim()}>
           Log in
         </Button>
         <div className="muted">
-          <p>To make a key, on the machine that reaches the database:</p>
+          <p>To create a key, run this on a machine that reaches the database:</p>
           <pre className="empty-command">mainspring keys create dashboard --role operator</pre>
         </div>
       </form>

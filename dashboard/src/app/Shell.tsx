@@ -181,7 +181,10 @@ function Caller() {
   const name = session.way === "local" ? "this machine" : (session.name ?? session.actor);
   if (session.way !== "session")
     return (
-      <span className="shell-caller" title="This service answers this machine without an API key while there is none.">
+      <span
+        className="shell-caller"
+        title="Until the first API key exists, this service answers this machine without one."
+      >
         {name} · {session.role}
       </span>
     );

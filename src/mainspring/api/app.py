@@ -31,8 +31,8 @@ from mainspring.model.networks import read_proxies
 
 _TYPES = ("application/json", "application/x-ndjson", ICS)
 _ABOUT = (
-    "Jobs that run once, on time, survive any crash, and explain themselves. "
-    "Durations are text such as 5m, instants end in Z; every create takes an Idempotency-Key."
+    "A distributed job scheduler on MongoDB. Durations are text such as 5m, instants end in Z; every request that "
+    "creates something accepts an Idempotency-Key."
 )
 
 

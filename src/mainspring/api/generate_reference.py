@@ -20,8 +20,8 @@ from mainspring.client.scheduler import Scheduler
 Spec = Mapping[str, Any]
 _HEAD = """# The HTTP API
 
-Made from the code by `python -m mainspring.api.generate_reference`; `/docs` on a running service shows the same, for
-trying it out, and `/openapi.json` is for programs. Bodies are JSON. Durations are text with their unit ("5m", "1h30m",
+Made from the code by `python -m mainspring.api.generate_reference`; `/docs` on a running service shows the same
+interactively, and `/openapi.json` is for programs. Bodies are JSON. Durations are text with their unit ("5m", "1h30m",
 "250ms"); a number of milliseconds has `Ms` in its name, but for `every`, `retryDelay`, `duration` and `pollInterval`,
 which are named as in other services. Instants end in Z. Answers are `{"success": true, "data": …}`, with `next` if
 there is another page. Errors are [problem details](https://www.rfc-editor.org/rfc/rfc9457) that name the field and the

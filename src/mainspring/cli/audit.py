@@ -38,17 +38,18 @@ _ROWS: Columns = {
 @operating
 def list_rows(
     call: Call,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="How many rows, the newest first.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="How many rows to list, newest first.")] = 50,
     before: Annotated[int | None, typer.Option("--before", min=1, help="Only rows with smaller numbers.")] = None,
-    actor: Annotated[str | None, typer.Option("--actor", help="Only this actor's, such as key:4f2a….")] = None,
-    target: Annotated[str | None, typer.Option("--target", help="Only changes of this object.")] = None,
+    actor: Annotated[str | None, typer.Option("--actor", help="Only changes by this actor, such as key:4f2a….")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Only changes to this object.")] = None,
     action: Annotated[
-        str | None, typer.Option("--action", help="Only this action, such as job.cancel; job.* for all on jobs.")
+        str | None,
+        typer.Option("--action", help="Only this action, such as job.cancel; job.* matches all actions on jobs."),
     ] = None,
     since: Annotated[str | None, typer.Option("--since", help="Since this instant, or this long ago.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Before this instant, or this long ago.")] = None,
 ) -> None:
-    """List the newest rows; with --json, with all fields."""
+    """List the newest rows; --json includes all fields."""
     times: Fields = {"since": past_instant(since, "--since"), "until": past_instant(until, "--until")}
     rows: list[Any] = []
     while len(rows) < limit:  # a page may be short
@@ -65,7 +66,8 @@ def list_rows(
 @audit.command()
 @operating
 def head(call: Call) -> None:
-    """Print the head of the log as ROW:HASH. Keep it elsewhere: with it, `verify --known` proves which rows existed."""
+    """Print the head of the log as ROW:HASH. Keep it elsewhere: `verify --known` uses it to prove which rows
+    existed."""
     newest = call.api.get("/api/audit", limit=1)["data"]
     found = newest[0] if newest else call.api.get("/api/audit/verify")["data"]["last"]
     call.document({"n": found["n"], "hash": found["hash"]}, lambda one: print_text(_told(one)))
@@ -77,14 +79,13 @@ def verify(
     call: Call,
     known: Annotated[
         str | None,
-        typer.Option("--known", metavar="ROW:HASH", help="An earlier head of the log, as `head` and the log print it."),
+        typer.Option("--known", metavar="ROW:HASH", help="An earlier head of the log, as printed by `head`."),
     ] = None,
     first: Annotated[int, typer.Option("--first", min=1, help="The first row to check.")] = 1,
     last: Annotated[int | None, typer.Option("--last", min=1, help="The last row to check.")] = None,
 ) -> None:
-    """Check the chain of the log, and report the first row that was edited, removed or added.
-
-    The exit status is 0 if all rows are valid, and 1 if not.
+    """Check the chain of the log, and report the first row that was edited, removed or added. Exit with 0 if all rows
+    are valid, with 1 if not.
     """
     number, digest = (None, None) if known is None else _link(known)
     verdict = call.api.get("/api/audit/verify", first=first, last=last, knownN=number, knownHash=digest)["data"]
@@ -96,15 +97,13 @@ def verify(
 @audit.command()
 @logged
 def seal(
-    reason: Annotated[str, typer.Option("--reason", help="The reason; it is kept in the log.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="A reason, stored in the log.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Accept the rows that were written without a key: from now on, the key signs them, too, as they are.
-
-    Check them first, with an earlier head of the log: `verify --known`. The service does not do this: name the
-    database.
+    """Accept the rows that were written without a key: from now on, the key also signs these rows as they are. Check
+    them first against an earlier head of the log, with `verify --known`. The service cannot do this: name the database.
     """
 
     async def accept(scheduler: Scheduler) -> Row:

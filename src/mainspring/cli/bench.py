@@ -18,12 +18,12 @@ from mainspring.client.benchmarking import PREFIX, Figure, measure
 
 def bench(
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_000_000, help="How many jobs.")] = 5000,
-    probes: Annotated[int, typer.Option("--probes", min=1, max=10_000, help="How many single calls.")] = 30,
+    probes: Annotated[int, typer.Option("--probes", min=1, max=10_000, help="How many single calls to measure.")] = 30,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Measure enqueue, drain and latency beside raw inserts, in a database that is dropped at the end."""
+    """Measure enqueue, drain and latency against raw inserts, in a database that is dropped at the end."""
     set_up_logs("warning")
 
     def tell(part: str) -> None:

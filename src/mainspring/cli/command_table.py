@@ -65,12 +65,12 @@ COMMANDS = {
     "status": Entry(
         "operate.status",
         "status",
-        "Show whether jobs are run, and what is wrong. Exit with 1 if the installation is unhealthy.",
+        "Show whether jobs are running, and any problems. Exit with 1 if the installation is unhealthy.",
     ),
     "top": Entry(
         "operate.top",
         "top",
-        "Watch problems, queues and running jobs in the terminal; in a pipe, print them once. Ctrl-C ends.",
+        "Watch problems, queues and running jobs in the terminal; in a pipe, print them once. Ctrl-C stops.",
     ),
     "doctor": Entry(
         "doctor",
@@ -82,19 +82,19 @@ COMMANDS = {
     "migrate": Entry(
         "migrate",
         "migrate",
-        "Raise the schema version of the database, beside the workers. It can be interrupted, and run again.",
+        "Upgrade the database to the current schema version while workers run. You can interrupt it and run it again.",
         "warning",
     ),
     "import": Entry(
         "import_jobs",
         "import_jobs",
-        "Import jobs and schedules of another scheduler. Nothing is changed there; importing twice is importing once.",
+        "Import jobs and schedules from another scheduler. The source is not changed; repeating an import is safe.",
         "warning",
     ),
     "bench": Entry(
         "bench",
         "bench",
-        "Measure enqueue, drain and latency beside raw inserts, in a database that is dropped at the end.",
+        "Measure enqueue, drain and latency against raw inserts, in a database that is dropped at the end.",
         "warning",
     ),
     "mcp": Entry(
@@ -106,7 +106,7 @@ COMMANDS = {
     "probe": Entry(
         "probe",
         "probe",
-        "Check the service or the worker on this machine: exit with 0 if it is well, with 1 if it is not.",
+        "Check the service or the worker on this machine. Exit with 0 if it is healthy, with 1 if not.",
         "warning",
     ),
     "generate-key": Entry(
@@ -118,19 +118,19 @@ COMMANDS = {
     ),
     "version": Entry("version", "version", "Print the version.", "warning"),
     "jobs": Entry("operate.jobs", "jobs", "Jobs."),
-    "schedules": Entry("operate.schedules", "schedules", "Schedules, which make jobs again and again."),
+    "schedules": Entry("operate.schedules", "schedules", "Schedules: rules that make jobs repeatedly."),
     "queues": Entry("operate.queues", "queues", "Queues."),
-    "dead": Entry("operate.dead", "dead", "Dead letters: jobs that have failed for good."),
-    "flows": Entry("flows", "flows", "Flows: jobs that wait for jobs."),
-    "operations": Entry("operate.operations", "operations", "Operations: one verb on many jobs."),
+    "dead": Entry("operate.dead", "dead", "Dead letters: jobs whose last attempt failed."),
+    "flows": Entry("flows", "flows", "Flows: jobs that wait for other jobs."),
+    "operations": Entry("operate.operations", "operations", "Operations: one verb applied to many jobs."),
     "workers": Entry("operate.workers", "workers", "Worker processes."),
     "alerts": Entry(
         "operate.alerts",
         "alerts",
-        "Alert rules: messages about dead letters, missed firings, late queues, missing workers, open breakers.",
+        "Alert rules: messages about dead letters, missed firings, late queues, missing workers and open breakers.",
     ),
-    "secrets": Entry("operate.secrets", "secrets", "Secrets of webhooks and handlers."),
-    "keys": Entry("keys", "keys", "API keys of the HTTP service."),
+    "secrets": Entry("operate.secrets", "secrets", "Secrets for webhooks and handlers."),
+    "keys": Entry("keys", "keys", "API keys for the HTTP service."),
     "audit": Entry("audit", "audit", "The audit log."),
 }
 """All commands, in the order of the help text."""

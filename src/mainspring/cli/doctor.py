@@ -61,7 +61,7 @@ def _of_database(uri: str | None) -> DoctorReport:
     try:
         return on_database(uri, look)
     except Unavailable as error:
-        cure = "Start the server, or correct the URI; from this machine, the address and the port must answer."
+        cure = "Start the server, or correct the URI. The address and the port must be reachable from this machine."
         return DoctorReport(wall(), (Finding("connection", "problem", str(error), cure),))
 
 

@@ -17,9 +17,9 @@ from mainspring.cli.terminal.times import ago
 from mainspring.model.jobs.job import STATES
 from mainspring.model.printable import printable
 
-flows = typer.Typer(help="Flows: jobs that wait for jobs.", no_args_is_help=True)
+flows = typer.Typer(help="Flows: jobs that wait for other jobs.", no_args_is_help=True)
 
-FlowId = Annotated[str, typer.Argument(metavar="FLOW", help="The id of the flow, which is that of its root job.")]
+FlowId = Annotated[str, typer.Argument(metavar="FLOW", help="The id of the flow (the id of its root job).")]
 _LIST: Columns = {
     "ID": lambda one: one["id"],
     "NAME": lambda one: one["name"],
@@ -53,14 +53,14 @@ def list_flows(
 @flows.command()
 @operating
 def show(call: Call, flow_id: FlowId) -> None:
-    """Show a flow: its nodes, their states and numbers of jobs, and what holds each of them back."""
+    """Show a flow: its nodes with their states and job counts, and what each node waits for."""
     call.document(call.api.get(path("flows", flow_id))["data"], _show)
 
 
 @flows.command()
 @operating
 def cancel(call: Call, flow_id: FlowId, reason: Reason = "") -> None:
-    """Cancel a flow with all its jobs: those that wait at once; those that run are asked to stop."""
+    """Cancel a flow with all its jobs. Waiting jobs are cancelled at once; running jobs are asked to stop."""
     flow = call.api.post(path("flows", flow_id, "cancel"), {"reason": reason})["data"]
     call.document(flow, _show)
     if flow["cancelRequested"] and flow["finishedAt"] is None and not call.as_json:
@@ -70,7 +70,7 @@ def cancel(call: Call, flow_id: FlowId, reason: Reason = "") -> None:
 @flows.command()
 @operating
 def retry(call: Call, flow_id: FlowId) -> None:
-    """Run the failed and expired jobs of a flow again, and those that were cancelled because of them."""
+    """Run the failed and expired jobs of a flow again, and the jobs that were cancelled because of them."""
     call.document(call.api.post(path("flows", flow_id, "retry"))["data"], _show)
 
 
@@ -81,13 +81,14 @@ def signal(
     job_id: Annotated[str, typer.Argument(metavar="JOB", help="The id of the job whose handler waits.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the signal.")],
     payload: Annotated[
-        str, typer.Option("--payload", metavar="JSON", help="What the handler gets; text needs quotes: '\"yes\"'.")
+        str, typer.Option("--payload", metavar="JSON", help="The payload as JSON; text needs quotes: '\"yes\"'.")
     ] = "null",
     signal_id: Annotated[
-        str | None, typer.Option("--id", help="A text of your choice: a second signal with it changes nothing.")
+        str | None,
+        typer.Option("--id", help="A text of your choice: a second signal with the same text has no effect."),
     ] = None,
 ) -> None:
-    """Send a signal to a job, whose handler waits for it with ctx.wait_for(NAME)."""
+    """Send a signal to a job. Its handler receives it with ctx.wait_for(NAME)."""
     value = read_json(payload, "--payload")
     job = call.api.post(path("jobs", job_id, "signals", name), {"payload": value}, once=signal_id)["data"]
     call.done(job, f"The signal is stored; the job {job['id']} is {job['state']}.")
@@ -101,7 +102,7 @@ def _show(flow: Mapping[str, Any]) -> None:
         print_text(printable(flow["error"]))
     print_items(flow["nodes"], _NODES)
     if not flow["complete"]:
-        say("Some jobs were not counted: these are lower bounds.")
+        say("Not all jobs were counted: these numbers are lower bounds.")
 
 
 def _counts(counts: Mapping[str, int]) -> str:

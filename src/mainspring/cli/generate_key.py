@@ -11,15 +11,13 @@ from mainspring.store.privacy.keyring import new_key
 
 
 def generate_key(
-    key_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="The key's id; without it, a random one.")
-    ] = None,
+    key_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The key's id (default: a random one).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print a new key with its id, for MAINSPRING_KEYS or the file of MAINSPRING_KEYS_FILE, or for the audit log:
     MAINSPRING_AUDIT_KEYS or the file of MAINSPRING_AUDIT_KEYS_FILE.
 
-    Keep it as safe as the data: values that are encrypted with a lost key are lost.
+    Store it as safely as the data: without the key, values that are encrypted with it are lost.
     """
     key = new_key(key_id)
     print_json({"id": key.partition(":")[0], "key": key}) if as_json else print(key)

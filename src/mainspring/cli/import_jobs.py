@@ -34,24 +34,35 @@ def import_jobs(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{', '.join(SOURCES)}.")],
     origin: Annotated[
         str,
-        typer.Option("--from", metavar="URI|FILE", help="The collection, mongodb://host/db.collection, or the dump."),
+        typer.Option(
+            "--from", metavar="URI|FILE", help="The source: a collection, mongodb://host/db.collection, or a dump file."
+        ),
     ],
-    apply: Annotated[bool, typer.Option("--apply", help="Create them; without it, they are only shown.")] = False,
-    prefix: Annotated[str | None, typer.Option("--prefix", help="The beginning of ids (default: the source).")] = None,
-    timezone: Annotated[str, typer.Option("--timezone", help="The zone of cron expressions that name none.")] = "UTC",
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Create the jobs and schedules; without it, only show them.")
+    ] = False,
+    prefix: Annotated[
+        str | None, typer.Option("--prefix", help="The prefix of the new ids (default: the source).")
+    ] = None,
+    timezone: Annotated[
+        str, typer.Option("--timezone", help="The time zone of cron expressions that name none.")
+    ] = "UTC",
     rename: Annotated[
-        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="The handler's name for a name there.")
+        list[str] | None,
+        typer.Option("--rename", metavar="OLD=NEW", help="The handler's name for a name in the source."),
     ] = None,
     arguments: Annotated[
         list[str] | None,
-        typer.Option("--arguments", metavar="NAME=A,B", help="The names of the positional arguments of a task."),
+        typer.Option("--arguments", metavar="NAME=A,B", help="The names of a task's positional arguments."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="The most lines of each kind; sums count all.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="The maximum number of lines per kind; totals count all.")
+    ] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line, the sums last.")] = False,
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Import jobs and schedules of another scheduler. Nothing is changed there; importing twice is importing once.
+    """Import jobs and schedules from another scheduler. The source is not changed; repeating an import is safe.
 
     Exit code 1: some could not be imported.
     """

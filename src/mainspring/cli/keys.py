@@ -1,4 +1,4 @@
-"""`mainspring keys`: creates, lists, rotates and revokes the API keys of the HTTP service."""
+"""`mainspring keys`: creates, lists, rotates and revokes the API keys for the HTTP service."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from mainspring.errors import ConfigurationError
 from mainspring.model.access.api_keys import ROLES, Key
 from mainspring.model.fields import Fields
 
-keys = typer.Typer(help="API keys of the HTTP service.", no_args_is_help=True)
+keys = typer.Typer(help="API keys for the HTTP service.", no_args_is_help=True)
 
-KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `list` shows it.")]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as shown by `list`.")]
 
 
 def _state(key: Fields) -> str:
@@ -62,7 +62,9 @@ def create(
     prefix: Annotated[
         list[str] | None, typer.Option("--prefix", help="Only job names with this prefix; may be repeated.")
     ] = None,
-    expires_in: Annotated[str | None, typer.Option("--expires-in", help="How long it is valid, such as 90d.")] = None,
+    expires_in: Annotated[
+        str | None, typer.Option("--expires-in", help="How long the key is valid, such as 90d.")
+    ] = None,
 ) -> None:
     """Create an API key and print it. It is not shown again."""
     asked = {
@@ -90,7 +92,9 @@ def list_keys(call: Call) -> None:
 def revoke(
     call: Call,
     key_id: KeyId,
-    made: Annotated[bool, typer.Option("--made", help="Also the keys that were made with it, and with those.")] = False,
+    made: Annotated[
+        bool, typer.Option("--made", help="Also revoke the keys that were created with it, directly or indirectly.")
+    ] = False,
 ) -> None:
     """Revoke an API key at once, and end its sessions and streams."""
     before = {one["id"] for one in call.api.get("/api/keys")["data"] if one["revokedAt"] is None}
@@ -105,7 +109,7 @@ def revoke(
     for one in revoked:
         say(f"The key {one['id']} is revoked.")
     if not revoked:
-        say(f"The key {key_id} was revoked before.")
+        say(f"The key {key_id} was already revoked.")
 
 
 @keys.command()
@@ -131,7 +135,7 @@ def show(
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Print the API key that is stored on this machine for you. `mainspring serve` stores the first key so."""
+    """Print the API key that is stored on this machine for your user. `mainspring serve` stores the first key there."""
 
     async def find(scheduler: Scheduler) -> str | None:
         known: list[Key] = await scheduler.api_keys.all()
@@ -140,8 +144,8 @@ def show(
     text = on_database(place(data, uri), find)
     if text is None:
         raise ConfigurationError(
-            "No key of this database that counts is stored here for this user; "
-            "make one: mainspring keys create NAME --role admin"
+            "No valid key for this database is stored on this machine for your user; create one: mainspring keys "
+            "create NAME --role admin"
         )
     print_json({"key": text}) if as_json else print(text)
 
@@ -151,7 +155,7 @@ def _in_files(change: Callable[[], None]) -> None:
     try:
         change()
     except (OSError, RuntimeError) as error:
-        say(f"The file of the key could not be brought up to date: {error}")
+        say(f"The file of the key could not be updated: {error}")
 
 
 def _duration(text: str, option: str) -> timedelta:

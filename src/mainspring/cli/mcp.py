@@ -24,12 +24,12 @@ def mcp(
         Path | None,
         typer.Option("--key-file", help=f"A file with the API key (default: the variable {KEY})."),
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Leave out the tools that change something.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Offer only tools that change nothing.")] = False,
 ) -> None:
     """Serve the operations of a running service as tools for an AI client (Model Context Protocol).
 
-    It speaks over stdin and stdout: the client starts it. Every call goes through the HTTP API with your API key, whose
-    role and scope apply.
+    The client starts this command and talks to it over stdin and stdout. Every call goes through the HTTP API with your
+    API key, whose role and scope apply.
     """
     try:
         from mainspring.integrations.mcp.server import serve

@@ -22,12 +22,12 @@ from mainspring.model.schema_versions import CURRENT, SchemaStatus
 
 
 def migrate(
-    only_status: Annotated[bool, typer.Option("--status", help="Show what is pending, and change nothing.")] = False,
+    only_status: Annotated[bool, typer.Option("--status", help="Show pending changes without making them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Raise the schema version of the database, beside the workers. It can be interrupted, and run again."""
+    """Upgrade the database to the current schema version while workers run. You can interrupt it and run it again."""
 
     async def work(scheduler: Scheduler) -> SchemaStatus:
         if only_status:
@@ -47,11 +47,12 @@ def _print(status: SchemaStatus) -> None:
     for change in status.pending:
         print(f"  pending: {change.version}, {change.text}")
     if status.pending and (status.seen or status.walked):
-        print(f"  {status.seen:,} documents were looked at, {status.changed:,} changed.")
+        print(f"  {status.seen:,} documents were examined, {status.changed:,} changed.")
     if status.waits:
         workers = ", ".join(map(printable, status.earlier_workers))
         say(
-            f"All documents are changed. Workers of an earlier version are alive: {workers}. Run it again at their end."
+            f"All documents are changed. Workers of an earlier version are still alive: {workers}. Run this command "
+            "again when they have ended."
         )
     elif not status.pending:
         print("Nothing is pending.")

@@ -35,15 +35,18 @@ class Part(Enum):
 def probe(
     part: Annotated[Part, typer.Argument(help="The command that this machine runs: serve or worker.")],
     ready: Annotated[
-        bool, typer.Option("--ready", help="Also fail while MongoDB cannot be reached; by default only if it is dead.")
+        bool,
+        typer.Option(
+            "--ready", help="Also fail while MongoDB cannot be reached; by default, fail only if the process is dead."
+        ),
     ] = False,
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Check the service or the worker on this machine: exit with 0 if it is well, with 1 if it is not.
+    """Check the service or the worker on this machine. Exit with 0 if it is healthy, with 1 if not.
 
-    For the service it asks /livez, or /readyz, at MAINSPRING_PORT. For the worker it looks for a recent heartbeat from
-    this host in the database.
+    For the service, it requests /livez (with --ready, /readyz) at MAINSPRING_PORT. For the worker, it looks for a
+    recent heartbeat from this host in the database.
     """
     well, words = _probe_service(ready) if part is Part.SERVE else _probe_worker(place(data, uri), ready)
     print(words)
@@ -73,6 +76,6 @@ def _probe_worker(uri: str | None, ready: bool) -> tuple[bool, str]:
     try:
         here = [one for one in on_database(uri, find) if one.host == socket.gethostname()]
     except Unavailable as error:
-        return not ready, f"MongoDB cannot be reached, so that the worker cannot be judged: {error}"
+        return not ready, f"MongoDB cannot be reached, so the worker cannot be checked: {error}"
     alive = sum(one.live for one in here)
     return alive > 0, f"Worker processes of the host {socket.gethostname()} with a recent heartbeat: {alive}."

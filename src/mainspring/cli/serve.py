@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 def serve(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[MODULE:SCHEDULER]", help="Your Scheduler, whose handlers check the jobs."),
+        typer.Argument(
+            metavar="[MODULE:SCHEDULER]", help="Your Scheduler; its handlers validate the data of new jobs."
+        ),
     ] = None,
     host: Host = None,
     port: Port = None,
@@ -47,13 +49,13 @@ def serve(
     uri: Uri = None,
     keyless: Annotated[
         bool,
-        typer.Option("--open", help="While there is no API key, need none from this user on this machine."),
+        typer.Option("--open", help="Until the first API key exists, let this user on this machine in without one."),
     ] = False,
 ) -> None:
     """Serve the HTTP API, without running jobs. Ctrl-C or SIGTERM stops.
 
-    Every request needs an API key, at any --host. If there is none yet, it creates the first one, prints it at a
-    terminal, and stores it for this user; `mainspring keys show` prints it again.
+    Every request needs an API key, whatever the --host. If there is no key yet, the command creates the first one,
+    prints it on a terminal, and stores it for this user; `mainspring keys show` prints it again.
     """
     chosen_place = place(data, uri)
     settings = read_settings(host=host, port=port)

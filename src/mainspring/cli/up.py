@@ -53,22 +53,22 @@ _SAMPLE_INTERVAL = 2.0
 def up(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[MODULE:SCHEDULER]", help="Your Scheduler; by default a demonstration."),
+        typer.Argument(metavar="[MODULE:SCHEDULER]", help="Your Scheduler; without it, a demonstration."),
     ] = None,
     host: Host = None,
     port: Port = None,
     data: Data = None,
     uri: Uri = None,
-    concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", help="Jobs at once.")] = None,
-    seconds: Annotated[float | None, typer.Option("--for", min=0, help="Stop after so many seconds.")] = None,
+    concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", help="How many jobs run at once.")] = None,
+    seconds: Annotated[float | None, typer.Option("--for", min=0, help="Stop after this many seconds.")] = None,
     api: Annotated[
-        bool, typer.Option("--api/--no-api", help="Whether to serve the HTTP API beside the worker.")
+        bool, typer.Option("--api/--no-api", help="Whether to serve the HTTP API in addition to the worker.")
     ] = True,
 ) -> None:
     """Start MongoDB, a worker and the HTTP API, and watch the jobs run. Ctrl-C stops.
 
     Without your own Scheduler it runs webhooks and email. If neither an option nor the environment names a database, it
-    also runs a demonstration on the embedded MongoDB.
+    also runs demonstration jobs on the embedded MongoDB.
     """
     named = place(data, uri)
     settings = _settings(host, port) if api else None
@@ -144,7 +144,7 @@ class _Up:
         finally:
             if scheduling is not None:
                 await cancel_task(scheduling)
-        self._live.say("Stopping; running jobs may finish (Ctrl-C again does not wait for them).", "dim")
+        self._live.say("Stopping; waiting for running jobs (press Ctrl-C again to stop at once).", "dim")
 
     async def _or_told(self, task: asyncio.Task[Any]) -> None:
         told = asyncio.create_task(self._told.wait())
@@ -167,7 +167,7 @@ class _Up:
             with self._live.muted():
                 await seed_day(self._face.inner)
         except MainspringError as error:
-            logger.warning("The day of the demonstration was not stored: %s", error)
+            logger.warning("The demonstration data was not stored: %s", error)
 
     async def _stop(self) -> None:
         """Stop the service first: its requests need the connection."""

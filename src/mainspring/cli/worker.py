@@ -21,19 +21,21 @@ def worker(
         str | None,
         typer.Argument(
             metavar="[MODULE:SCHEDULER]",
-            help="Your Scheduler, such as myapp.jobs:scheduler; by default only webhooks and email.",
+            help="Your Scheduler, such as myapp.jobs:scheduler; without it, only webhooks and email run.",
         ),
     ] = None,
-    processes: Annotated[int, typer.Option("--processes", "-p", min=1, help="How many worker processes.")] = 1,
+    processes: Annotated[int, typer.Option("--processes", "-p", min=1, help="The number of worker processes.")] = 1,
     concurrency: Annotated[
         int | None,
-        typer.Option("--concurrency", "-c", help="Jobs at once in each process, instead of the Scheduler's."),
+        typer.Option(
+            "--concurrency", "-c", help="How many jobs run at once in each process; overrides the Scheduler's setting."
+        ),
     ] = None,
     queues: Annotated[
-        str | None, typer.Option("--queues", "-q", help="Only these queues, separated by commas.")
+        str | None, typer.Option("--queues", "-q", help="Serve only these queues, separated by commas.")
     ] = None,
     grace: Annotated[
-        float | None, typer.Option("--grace", help="Seconds that running jobs get to finish when stopping.")
+        float | None, typer.Option("--grace", help="How many seconds running jobs get to finish when the worker stops.")
     ] = None,
     lease: Annotated[
         str | None,
@@ -48,32 +50,35 @@ def worker(
     ] = None,
     field_map: Annotated[
         str | None,
-        typer.Option("--field-map", help="Run jobs in another program's fields: status-lock, or a map as JSON."),
+        typer.Option(
+            "--field-map", help="Run jobs stored in another program's format: status-lock, or a field map as JSON."
+        ),
     ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
             "--metrics",
             metavar="HOST:PORT",
-            help="Serve /metrics, /livez and /readyz there; of several processes, each on the next port. "
+            help="Serve /metrics, /livez and /readyz at this address; each further process uses the next port. "
             f"(default: off; {METRICS})",
         ),
     ] = None,
     max_jobs: Annotated[
         int | None,
-        typer.Option("--max-jobs", min=1, help="Each process ends after so many jobs; those that run then finish."),
+        typer.Option(
+            "--max-jobs", min=1, help="Replace each process after this many jobs; its running jobs finish first."
+        ),
     ] = None,
     reload: Annotated[
-        bool, typer.Option("--reload", help="For development: start again when a file of the application changes.")
+        bool, typer.Option("--reload", help="For development: restart when a file of the application changes.")
     ] = False,
     data: Data = None,
     uri: Uri = None,
 ) -> None:
     """Run jobs in worker processes, and replace processes that die.
 
-    Without your own Scheduler it runs webhooks and email. It waits for a MongoDB that is not up yet.
-
-    SIGTERM or Ctrl-C stops: running jobs finish within the grace time. A second signal releases them at once.
+    Without your own Scheduler it runs webhooks and email. If MongoDB is not up yet, the command waits for it. SIGTERM
+    or Ctrl-C stops it: running jobs finish within the grace time. A second signal releases them at once.
     """
     if sys.platform == "win32":
         raise ConfigurationError("Windows lacks the signals that this command needs; run scheduler.start() instead.")

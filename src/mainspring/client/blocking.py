@@ -129,52 +129,52 @@ _NAMESPACES: dict[type, type[Namespace]] = {}
 @derive(AsyncSchedule)
 @dataclass(frozen=True)
 class Schedule(ScheduleFacts):
-    """A stored schedule, as it was when it was read, and the verbs to manage it."""
+    """A stored schedule, as it was when it was read, with methods to manage it."""
 
     _from: tuple[Scheduler, AsyncSchedule] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def _origin(self) -> tuple[Scheduler, AsyncSchedule]:
         if self._from is None:
-            raise ConfigurationError("This schedule was not read from a Scheduler, so that it cannot be managed.")
+            raise ConfigurationError("This schedule was not read from a Scheduler, so its methods cannot be used.")
         return self._from
 
 
 @derive(AsyncRedrive)
 @dataclass(frozen=True)
 class Redrive(RedriveFacts):
-    """An order to retry or to discard dead letters, as it was when it was read."""
+    """An order to retry or discard dead letters, as it was when it was read."""
 
     _from: tuple[Scheduler, AsyncRedrive] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def _origin(self) -> tuple[Scheduler, AsyncRedrive]:
         if self._from is None:
-            raise ConfigurationError("This redrive was not read from a Scheduler, so that it cannot be followed.")
+            raise ConfigurationError("This redrive was not read from a Scheduler, so its methods cannot be used.")
         return self._from
 
 
 @derive(AsyncOperation)
 @dataclass(frozen=True)
 class Operation(OperationFacts):
-    """One verb on many jobs, as it was when it was read."""
+    """One verb applied to many jobs, as it was when it was read."""
 
     _from: tuple[Scheduler, AsyncOperation] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def _origin(self) -> tuple[Scheduler, AsyncOperation]:
         if self._from is None:
-            raise ConfigurationError("This operation was not read from a Scheduler, so that it cannot be followed.")
+            raise ConfigurationError("This operation was not read from a Scheduler, so its methods cannot be used.")
         return self._from
 
 
 @derive(AsyncFlow)
 @dataclass(frozen=True)
 class Flow(FlowFacts):
-    """A flow as it was when it was read, and its verbs."""
+    """A flow as it was when it was read, with methods to manage it."""
 
     _from: tuple[Scheduler, AsyncFlow] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def _origin(self) -> tuple[Scheduler, AsyncFlow]:
         if self._from is None:
-            raise ConfigurationError("This flow was not read from a Scheduler, so that it has no verbs.")
+            raise ConfigurationError("This flow was not read from a Scheduler, so its methods cannot be used.")
         return self._from
 
 
@@ -198,7 +198,7 @@ class Job(AsyncJob):
 
     def _origin(self) -> tuple[Scheduler, AsyncJob]:
         if self._from is None:
-            raise ConfigurationError("This job was not returned by a Scheduler, so that it has no verbs.")
+            raise ConfigurationError("This job was not returned by a Scheduler, so its methods cannot be used.")
         return self._from
 
     def __getstate__(self) -> dict[str, Any]:
@@ -283,7 +283,7 @@ class Scheduler:
             portal.loop.call_soon_threadsafe(portal.loop.stop)
 
     def stop_now(self) -> None:
-        """Stop without waiting for handlers: cancel them and release their jobs. It applies to a stop that is under
+        """Stop without waiting for handlers: cancel them and release their jobs. This applies to a stop that is under
         way, or to the next one."""
         portal = self._closing or self._portal
         if portal is not None:
@@ -292,7 +292,7 @@ class Scheduler:
     def run(self) -> None:
         """Run jobs until SIGTERM or SIGINT, then stop within the grace time, or at once at a second signal.
 
-        While MongoDB is not available, the start is retried; only `start()` raises `Unavailable`.
+        While MongoDB is unavailable, this retries the start. Only `start()` raises `Unavailable`.
         """
         told = threading.Event()
 
@@ -395,8 +395,8 @@ def _refuse_on_a_loop() -> None:
     except RuntimeError:
         return
     raise ConfigurationError(
-        "This blocks and was called on the thread of an event loop, which it would stop; "
-        "use the async form and await it, or call it with asyncio.to_thread()."
+        "This call blocks, and it was made on the thread of an event loop, which it would block; use the async "
+        "Scheduler and await it, or call it with asyncio.to_thread()."
     )
 
 

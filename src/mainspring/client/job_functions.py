@@ -61,15 +61,15 @@ class JobCall(Generic[P]):
         priority: int | None = None,
         queue: str | None = None,
     ) -> Coroutine[Any, Any, Job]:
-        """Store a job as Celery's `apply_async` does: due after `countdown` or at `eta`, and not started any more after
-        `expires`, an instant, or a time from now. `priority` is Celery's, from 0 to 9 (first): 10 - priority here."""
+        """Store a job as Celery's `apply_async` does: due after `countdown` or at `eta`, and never started after
+        `expires`, an instant or a time from now. `priority` is Celery's, from 0 to 9 (first): 10 - priority here."""
         options = celery_options(countdown, eta, expires, priority, queue)
         data = _data(self._handler, tuple(args), kwargs or {})
         return self._enqueue(self._handler.name, data, cast("JobOptions", {**self._options, **options}))
 
 
 class JobFunction(HandlerFunction, Generic[Full, P, R]):
-    """A registered handler. Calling it calls the function; `schedule` stores a job of it."""
+    """A registered handler. Calling it calls the function; `schedule` stores a job for it."""
 
     def __init__(self, function: Callable[Full, R], handler: Handler, enqueue: Enqueue) -> None:
         super().__init__(function)
@@ -81,7 +81,7 @@ class JobFunction(HandlerFunction, Generic[Full, P, R]):
         return result
 
     def options(self, **options: Unpack[JobOptions]) -> JobCall[P]:
-        """A job with options: `await send_email.options(delay=60).schedule(to="a@b.c")`."""
+        """Set options for a job: `await send_email.options(delay=60).schedule(to="a@b.c")`."""
         return self._call.options(**options)
 
     def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Job]:

@@ -85,8 +85,8 @@ class Jobs:
             waits.close()
 
     async def get_job(self, job_id: str, *, scope: Scope = EVERYTHING) -> Job:
-        """Return the job as it is stored now; if it is pending and its queue or name is paused, `waiting_for` names the
-        pause. Raise JobNotFound, also if the job is out of the `scope`."""
+        """Return the job as it is stored now. If it is pending and its queue or name is paused, `waiting_for` names the
+        pause. Raise JobNotFound if there is no such job within the `scope`."""
         store = await self._core.store()
         job = self.decode(await store.jobs.get(document_id(job_id), scope))
         if job.state != PENDING or job.waiting_for is not None:
@@ -96,7 +96,7 @@ class Jobs:
 
     async def wait(self, job_id: str, timeout: Seconds | None = None) -> Job:
         """Wait until a job has ended, in any state, and return it. Raise JobNotFound, or WaitTimeout with the reason
-        why the job has not ended; during a longer wait, this reason is logged after some seconds."""
+        why the job has not ended. A longer wait logs this reason after some seconds."""
         store = await self._core.store()
         waiting = self._waits.of(store)
         limit = None if timeout is None else seconds(timeout, "timeout")
@@ -109,9 +109,10 @@ class Jobs:
 
     @_on_many("cancel")
     async def cancel(self, job_id: str, reason: str = "") -> Job:
-        """Cancel a pending job at once, or ask a running one to stop: its worker learns of it within two seconds.
+        """Cancel a pending job at once, or ask a running job to stop: its worker receives the request within two
+        seconds.
 
-        A job that has ended already is returned as it is.
+        A job that has already ended is returned unchanged.
         """
         store = await self._core.store()
         document, ended = await store.jobs.cancel(document_id(job_id), reason)
@@ -136,13 +137,13 @@ class Jobs:
     @_on_many("retry")
     async def retry(self, job_id: str, *, request_id: str | None = None) -> Job:
         """Run a failed, cancelled or completed job again, as a new round of attempts. A second call with the same
-        `request_id`, a text of your choice, begins no further round and returns the job as it is."""
+        `request_id`, a text of your choice, starts no further round and returns the job as it is."""
         request = None if request_id is None else check_name(request_id, "request_id")
         return await self._again((await self._core.store()).jobs.retry(document_id(job_id), request))
 
     async def signal(self, job_id: str, name: str, payload: Any = None, *, id: str | None = None) -> Job:
-        """Send a signal to a job, whose handler gets the payload from `ctx.wait_for(name)`. A signal that arrives
-        before the handler waits is kept. A second one with the same `id`, a text of your choice, changes nothing. Raise
+        """Send a signal to a job. Its handler gets the payload from `ctx.wait_for(name)`. A signal that arrives before
+        the handler waits is kept. A second signal with the same `id`, a text of your choice, has no effect. Raise
         JobNotFound, or JobStateError if the job has ended."""
         store = await self._core.store()
         name = check_name(name, "a signal's name")
@@ -163,7 +164,7 @@ class Jobs:
         return await self._again((await self._core.store()).jobs.run_now(document_id(job_id)))
 
     async def update(self, job_id: str, *, data: Mapping[str, Any] | None = None, **changes: Unpack[JobChanges]) -> Job:
-        """Change a pending job; `JobChanges` lists the changes. A field whose change is not given stays as it is."""
+        """Change a pending job. `JobChanges` lists the changes. Fields that you do not pass stay as they are."""
         known = JobChanges.__annotations__.keys()
         for unknown in changes.keys() - known:
             raise ConfigurationError(f"update() has no argument {unknown!r}.{suggestion(unknown, sorted(known))}")
@@ -232,7 +233,9 @@ class Waiting:
         if self._task is not None:
             self._task.cancel()
         for futures in self._futures.values():
-            _settle(futures, MainspringError("The scheduler was stopped while it waited for the job; the job goes on."))
+            _settle(
+                futures, MainspringError("The scheduler was stopped while it waited for the job; the job continues.")
+            )
 
     async def why(self, job_id: str) -> str:
         """The reason why a job has not ended, in words; empty if it cannot be found out."""

@@ -39,7 +39,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _LAST_CALLBACKS = 5.0
 """Seconds that async callbacks may take to end when the Scheduler stops."""
 _KEPT = (
-    "kept, and fires on: delete it with `mainspring schedules delete`, or give each program that declares schedules "
+    "kept and still fires: delete it with `mainspring schedules delete`, or give each program that declares "
+    "schedules "
     'a name of its own, as in Scheduler(app="billing")'
 )
 
@@ -78,7 +79,7 @@ class Lifecycle:
     async def start(self) -> None:
         """Start the worker, and return once it is up."""
         if self._core.worker.current is not None or self._starting == os.getpid():
-            raise MainspringError("This scheduler is running already.")
+            raise MainspringError("This scheduler is already running.")
         self._starting = os.getpid()
         try:
             self._core.worker.put(await self._start_worker())
@@ -92,7 +93,7 @@ class Lifecycle:
         try:
             await self.start()
         except Unavailable as error:
-            logger.warning("MongoDB is not available, so that no job is run yet; starting is tried again: %s", error)
+            logger.warning("MongoDB is unavailable, so no jobs run yet; the start is retried: %s", error)
             return False
         return True
 
@@ -158,7 +159,7 @@ class Lifecycle:
                 with suppress(ScheduleNotFound):  # another process of this app was faster
                     await store.schedules.delete(schedule_id)
             logger.warning(
-                "Schedule %s was declared by app %r and is not in its code any more; it is %s",
+                "Schedule %s was declared by app %r and is no longer in its code; it is %s",
                 schedule_id,
                 settings.app,
                 "deleted" if settings.undeclared == "remove" else _KEPT,
@@ -222,7 +223,7 @@ class Lifecycle:
     def _after_drain(self, ended: asyncio.Task[None]) -> None:
         self._drained = None
         if not ended.cancelled() and (error := ended.exception()) is not None:
-            logger.error("The drained worker did not stop as it should", exc_info=error)
+            logger.error("The drained worker did not stop cleanly", exc_info=error)
 
     def stop_now(self) -> None:
         """Stop without waiting for handlers: applies to a stop that is under way, or to the next one."""

@@ -187,8 +187,8 @@ def _refuse_main_again() -> None:
     `__main__` would run again there."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise MainspringError(
-            "This program is being imported by a process for its handlers and must not run there; "
-            "start it under: if __name__ == '__main__':"
+            "A handler process imports this program, which must not run its main code there; put that code under: if "
+            "__name__ == '__main__':"
         )
 
 

@@ -95,18 +95,19 @@ class Registry:
         encrypt: bool | list[str] | tuple[str, ...] | None = None,
         redact: list[str] | tuple[str, ...] | None = None,
     ) -> Callable[[Callable[..., Any]], Handler]:
-        """Register a function as the handler of a job name (its own name by default). It stays callable as it is.
+        """Register a function as the handler of a job name (by default the function's name). You can still call it
+        directly.
 
-        Async functions run on the event loop, sync ones in threads; `isolation="process"` runs either in a process
-        of its own, for work that is heavy or may crash. `queue` and `priority` are the defaults of its jobs.
-        `guarantee` chooses a guarantee: "at_least_once" (the default), "at_most_once" or "exactly_once".
-        `concurrency` limits how many of its jobs run at once, `rate` how many start in a span of time, across all
-        processes; a `Limit` or a `Rate` with a key does so for each value of it. With `sequence`, the path of a key in
-        the data, jobs of one value run strictly in order, one at a time; with `fair`, the values are served in round
-        robin. A `breaker` starts none of its jobs for a while when too many attempts fail. `version` is the payload
-        version, and `upgrade` has a function from each earlier version to the next: `version=3, upgrade={1: f, 2: g}`.
-        With `encrypt`, all data, or the values at these paths, and the handler's result are stored encrypted; `redact`
-        names fields that are not shown.
+        Async functions run on the event loop, sync functions in threads. With `isolation="process"`, either kind runs
+        in a separate process; use it for work that is heavy or may crash. `queue` and `priority` are the defaults of
+        the handler's jobs. `guarantee` is "at_least_once" (the default), "at_most_once" or "exactly_once".
+        `concurrency` limits how many of its jobs run at once, and `rate` how many start in a span of time, across all
+        processes; a `Limit` or a `Rate` with a key applies to each value of the key separately. `sequence` is the path
+        of a key in the data: jobs with the same value run strictly in order, one at a time. `fair` is such a path too:
+        its values take turns (round robin). A `breaker` stops starting jobs for a while when too many attempts fail.
+        `version` is the payload version, and `upgrade` maps each earlier version to a function that converts data to
+        the next version: `version=3, upgrade={1: f, 2: g}`. With `encrypt`, the data (all of it, or the values at the
+        given paths) and the handler's result are stored encrypted. `redact` names fields whose values are never shown.
         """
         if callable(name):
             raise ConfigurationError('Write @scheduler.job("name"), or @scheduler.job() to use the function\'s name.')
@@ -185,8 +186,9 @@ class Registry:
     ) -> Callable[[F], F]:
         """Declare a schedule beside its handler: `@scheduler.cron("0 9 * * *", timezone="Asia/Kolkata")`.
 
-        A function that is not a handler yet becomes one, under `name` or its own name. The schedule's id is that name,
-        unless `schedule_id` is given; `options` are those of `schedule()`. It is stored when the scheduler starts.
+        If the function is not a handler yet, it becomes one, under `name` or the function's name. The schedule's id is
+        that name, unless you pass `schedule_id`. `options` are those of `schedule()`. The scheduler stores the schedule
+        when it starts.
         """
         rule = Cron(expression, timezone, gap=gap, fold=fold)
         return self._declare(rule, name, data, schedule_id, options)
@@ -227,7 +229,7 @@ class Registry:
                 if name is None:
                     self._implied[handler] = plain_function(function)
             elif name is not None and name != handler:
-                raise ConfigurationError(f"This function is the handler of {handler!r} already; leave name out.")
+                raise ConfigurationError(f"This function is already the handler of {handler!r}; leave out name.")
             self._add_declared(Declared(schedule_id, handler, data, rule, options, plain_function(function)))
             return function
 
@@ -243,7 +245,7 @@ class Registry:
         known = [self.identity(other) for other in self.declared]
         if self.identity(declared) in known:
             raise ConfigurationError(
-                f"There is a schedule {self.identity(declared)!r} already; give this one a schedule_id of its own."
+                f"There is already a schedule {self.identity(declared)!r}; give this one another schedule_id."
             )
         self.declared.append(declared)
 

@@ -105,11 +105,12 @@ def _registering(
 class Scheduler(OutgoingVerbs, Namespaces):
     """Schedules jobs on MongoDB and, once started, runs them.
 
-    Without a URI it uses MAINSPRING_URI, MONGODB_URI or MONGO_URI, and otherwise starts an embedded mongod in
-    `./.mainspring` (`embedded:PATH` chooses another folder). `client` may be your own AsyncMongoClient instead.
-    `handler` receives every job that has no handler of its own. `keys` are the encryption keys by their ids, by default
-    those of MAINSPRING_KEYS and MAINSPRING_KEYS_FILE; the first one encrypts. `audit_keys` sign the audit log, by
-    default those of MAINSPRING_AUDIT_KEYS and MAINSPRING_AUDIT_KEYS_FILE. `config.Settings` lists the other options.
+    Without a URI it uses MAINSPRING_URI, MONGODB_URI or MONGO_URI. If none of them is set, it starts an embedded mongod
+    in `./.mainspring` (`embedded:PATH` chooses another folder). Pass `client` to use your own AsyncMongoClient instead
+    of a URI. `handler` is a catch-all: it runs every job whose name has no handler of its own. `keys` maps ids to
+    encryption keys, and the first key encrypts; the default is MAINSPRING_KEYS and MAINSPRING_KEYS_FILE. `audit_keys`
+    sign the audit log; the default is MAINSPRING_AUDIT_KEYS and MAINSPRING_AUDIT_KEYS_FILE. `config.Settings` lists the
+    other options.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Scheduler(OutgoingVerbs, Namespaces):
         tests use this."""
         link = self._core.link
         if self._core.worker.current is not None or link.connected:
-            raise ConfigurationError("This scheduler is connected already; call configure() before it is used.")
+            raise ConfigurationError("This scheduler is already connected; call configure() before its first use.")
         settings = make_settings({**asdict(link.settings), **options})
         self._core.privacy.configure(settings)
         self._registry.check_encrypted()
@@ -183,7 +184,7 @@ class Scheduler(OutgoingVerbs, Namespaces):
     @overload
     def on(self, event: EventName, callback: F) -> F: ...
     def on(self, event: EventName, callback: Callback | None = None) -> Any:
-        """Call a function at each event of a kind in this process; also usable as a decorator."""
+        """Call a function at each event of this kind in this process. Also usable as a decorator."""
 
         def register(function: F) -> F:
             self._core.events.on(event, function)
@@ -192,14 +193,14 @@ class Scheduler(OutgoingVerbs, Namespaces):
         return register if callback is None else register(callback)
 
     def off(self, event: EventName, callback: Callback) -> None:
-        """Stop calling a function that `on` has registered."""
+        """Stop calling a function that was registered with `on`."""
         self._core.events.off(event, callback)
 
     def archive(self, function: F) -> F:
         """Register the archive hook: a function, plain or async, that receives lists of finished jobs before they are
         deleted.
 
-        If it raises, the jobs stay and it receives them again later. It may receive a job more than once.
+        If it raises, the jobs are kept, and it receives them again later. It may receive a job more than once.
         """
         self._registry.archive.register(function)
         return function
@@ -227,24 +228,24 @@ class Scheduler(OutgoingVerbs, Namespaces):
         repeat: Rule | Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Job | Schedule:
-        """Store a job. When this returns, the job survives the loss of any one node. `name` is that of its handler, or
-        the decorated function itself. `JobOptions` lists the options of jobs.
+        """Store a job. When this returns, the job survives the loss of any one node of the replica set. `name` is the
+        name of the handler, or the decorated function itself. `JobOptions` lists the job options.
 
-        If a live job (or any job, within its `dedupe_window`) has the same `dedupe_key`, that job is returned and its
-        `deduplicated` is True. Keys are compared only within one `dedupe_namespace`, or among keys without one.
-        `throttle` is such a window, with the job's name as the default key. With `debounce`, the last of a burst of
-        calls runs, that long after it: each call changes the pending job, and returns it. With `session`, the job
-        exists if and only if your transaction commits. `version` is the payload version of the data, if this process
-        does not have the handler itself. `guarantee` chooses a guarantee for this job: "at_least_once", "at_most_once"
-        or "exactly_once". With `encrypt`, all data or the values at these paths are stored encrypted, beside the values
-        that the handler's declaration encrypts. `job_id` is the id of the job, 24 hexadecimal digits: a job that has it
-        already is returned, so that a repeated call is safe.
+        If a live job (or any job, within its `dedupe_window`) has the same `dedupe_key`, no job is stored: that job is
+        returned with `deduplicated` True. Keys are compared only within the same `dedupe_namespace`, or among keys
+        without one. `throttle` is such a window, with the job's name as the default key. With `debounce`, only the last
+        of a burst of calls runs, that long after the last call: each call changes the pending job and returns it. With
+        `session`, the job exists if and only if your transaction commits. `version` is the payload version of the data;
+        pass it if this process does not have the handler. `guarantee` applies to this job: "at_least_once",
+        "at_most_once" or "exactly_once". With `encrypt`, all data or the values at the given paths are stored
+        encrypted, in addition to the values that the handler declares as encrypted. `job_id` is the id of the job, 24
+        hexadecimal digits: if a job has this id already, it is returned, so that a repeated call is safe.
 
-        With `repeat`, a rule such as `Cron("0 9 * * *")` or `Every("5m")`, or a mapping of its fields such as
-        `{"cron": "0 9 * * *", "timezone": "Europe/Paris"}` or `{"every": "5m"}`, store a schedule that makes such jobs,
-        and return it. A schedule that has this `schedule_id` already is replaced at once; an equal one stays unchanged.
-        `ScheduleOptions` lists the options of schedules. In place of a job's name, `schedule` then takes a flow that
-        `flow()` has declared: each firing starts it.
+        With `repeat`, store and return a schedule that makes such jobs. `repeat` is a rule such as `Cron("0 9 * * *")`
+        or `Every("5m")`, or a mapping of its fields such as `{"cron": "0 9 * * *", "timezone": "Europe/Paris"}` or
+        `{"every": "5m"}`. If a schedule has this `schedule_id` already, it is replaced at once; an equal one stays
+        unchanged. `ScheduleOptions` lists the schedule options. With `repeat`, `name` may also be a flow declared with
+        `flow()`: each firing starts the flow.
         """
         if isinstance(name, FlowBuilder):
             return await self._flow_starts.schedule(name, repeat, options)
@@ -269,13 +270,14 @@ class Scheduler(OutgoingVerbs, Namespaces):
     in_transaction = _forward("_transactions", Transactions.in_transaction)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction of the scheduler's client: `async with scheduler.transaction() as tx`, then `tx.session`."""
+        """Open a transaction of the scheduler's client: `async with scheduler.transaction() as tx`, then
+        `tx.session`."""
         return self._transactions.open()
 
     # -- the connection --------------------------------------------------------------------------------------------
 
     async def connect(self) -> Self:
-        """Connect now instead of at the first use."""
+        """Connect now instead of on first use."""
         await self._core.store()
         return self
 
@@ -291,7 +293,7 @@ class Scheduler(OutgoingVerbs, Namespaces):
 
     @property
     def client(self) -> Any:
-        """The AsyncMongoClient in use; for `session=`, and to read collections."""
+        """The AsyncMongoClient in use, to open sessions for `session=` and to read collections."""
         return self._core.link.open_store().connection.client
 
     def now(self) -> datetime:
@@ -306,26 +308,27 @@ class Scheduler(OutgoingVerbs, Namespaces):
         return self._core.worker.current is not None
 
     async def start(self) -> None:
-        """Start running jobs in this process, on this event loop, and return once the worker is up."""
+        """Start to run jobs in this process, on this event loop. Return once the worker is up."""
         await self._lifecycle.start()
 
     async def stop(self, graceful: bool = True, timeout: Seconds | None = None) -> None:
-        """Stop claiming, let handlers finish within `timeout` (at once when not graceful), release the rest; close.
+        """Stop claiming jobs, let handlers finish within `timeout`, release unfinished jobs, and close the connection.
 
-        The default timeout is the setting `grace` (25 s, less than the 30 s that Kubernetes waits).
+        With `graceful=False`, do not wait for handlers. The default timeout is the setting `grace` (25 s, less than the
+        30 s that Kubernetes waits).
         """
         grace = self.settings.grace if timeout is None else seconds(timeout, "timeout")
         await self._lifecycle.stop(grace if graceful else 0.0)
 
     def stop_now(self) -> None:
-        """Stop without waiting for handlers: cancel them and release their jobs. It applies to a stop that is under
+        """Stop without waiting for handlers: cancel them and release their jobs. This applies to a stop that is under
         way, or to the next one."""
         self._lifecycle.stop_now()
 
     async def run(self) -> None:
         """Run jobs until SIGTERM or SIGINT, then stop within the grace time, or at once at a second signal.
 
-        While MongoDB is not available, the start is retried; only `start()` raises `Unavailable`.
+        While MongoDB is unavailable, this retries the start. Only `start()` raises `Unavailable`.
         """
         await self._lifecycle.run()
 
@@ -342,7 +345,7 @@ class Scheduler(OutgoingVerbs, Namespaces):
 
         def __enter__(self) -> NoReturn:
             raise ConfigurationError(
-                "Write `async with scheduler:` in an async function; for `with`, take mainspring.sync.Scheduler."
+                "Write `async with scheduler:` in an async function; for `with`, use mainspring.sync.Scheduler."
             )
 
         def __exit__(self, *exit: object) -> None: ...

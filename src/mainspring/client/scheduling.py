@@ -128,10 +128,10 @@ class Scheduling:
         return job
 
     async def schedule_bulk(self, items: Iterable[Mapping[str, Any]], *, session: Any = None) -> list[Job]:
-        """Store many jobs, each given as a mapping of the arguments of `schedule`: name, data and options.
+        """Store many jobs. Each item is a mapping of the arguments of `schedule`: name, data and options.
 
-        If some are refused, the others are stored all the same and BulkError has the outcome of each item. With
-        `session`, all are checked first, and nothing is stored if one is refused.
+        If some items are refused, the others are still stored, and BulkError carries the outcome of each item. With
+        `session`, all items are checked first, and nothing is stored if one is refused.
         """
         if self.at_once is not None:
             return [await self.enqueue(**_split(item)) for item in items]
@@ -249,7 +249,7 @@ class Scheduling:
         try:
             if (type(item) is not dict and not isinstance(item, Mapping)) or "name" not in item:
                 found = f"a mapping of {list(item)}" if isinstance(item, Mapping) else repr(item)
-                raise InvalidJob(f"An item of a bulk is a mapping with at least a 'name', not {found}.")
+                raise InvalidJob(f"An item of schedule_bulk() must be a mapping with at least a 'name', not {found}.")
             name, data = item["name"], item.get("data")
             if len(item) == 1 + ("data" in item):
                 kind = kinds.get(name) if type(name) is str else None
@@ -278,7 +278,7 @@ class Scheduling:
         """The error text for options that a single job does not have."""
         unknown = [option for option in options if option not in ("schedule_id", *ScheduleOptions.__annotations__)]
         if not unknown:
-            return f"{options[0]} is for schedules; give repeat=… with it."
+            return f"{options[0]} is an option of schedules; give repeat=… too."
         return self._drafts.unknown_option(name, unknown[0])
 
 
@@ -307,9 +307,9 @@ class Transactions:
     async def in_transaction(self, function: Callable[[Transaction], Awaitable[T]], *, timeout: Seconds = 60) -> T:
         """Run `async def function(tx)` in a transaction, commit it, and return the function's result.
 
-        After a conflict or a failover the whole function is rerun, after a short pause; if the outcome of the commit is
-        unknown, the commit is retried. After `timeout`, Unavailable is raised, and says whether something may be
-        stored. An exception of the function aborts the transaction.
+        After a conflict or a failover, the whole function runs again after a short pause. If the outcome of the commit
+        is unknown, the commit is retried. After `timeout`, raise Unavailable; its message says whether the changes may
+        be stored. If the function raises, the transaction is aborted.
         """
         reruns = Reruns(seconds(timeout, "timeout"))
         while True:

@@ -52,9 +52,10 @@ _MAINSPRINGS = frozenset(
 class FieldMap:
     """The fields of another program's jobs, and its words for their states.
 
-    `name`, `run_at` and `data` are read when a worker adopts a document. `status`, `locked_by` and `locked_at` are
-    read, and written whenever the job's state changes. Each field in `tags` becomes a tag, such as `scheduler_id:17`. A
-    lock of the other program ends `takeover` after `locked_at`, as seconds, timedelta or text such as "15m".
+    A worker reads `name`, `run_at` and `data` when it adopts a document. It reads `status`, `locked_by` and
+    `locked_at`, and writes them whenever the job's state changes. Each field in `tags` becomes a tag, such as
+    `scheduler_id:17`. A lock of the other program ends `takeover` after `locked_at`: seconds, a timedelta, or a text
+    such as "15m".
     """
 
     name: str = "job_name"

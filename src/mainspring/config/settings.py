@@ -160,7 +160,8 @@ def choose_uri(uri: str | None, environment: Mapping[str, str] = os.environ) -> 
         raise ConfigurationError("The URI is empty; leave it out to use the embedded MongoDB.")
     if not uri.startswith((EMBEDDED, "mongodb://", "mongodb+srv://")):
         raise ConfigurationError(
-            f"{without_password(uri)!r} is no MongoDB URI; it must begin with mongodb://, mongodb+srv:// or {EMBEDDED}"
+            f"{without_password(uri)!r} is not a MongoDB URI; it must begin with mongodb://, mongodb+srv:// or "
+            f"{EMBEDDED}"
         )
     return uri
 
@@ -189,8 +190,8 @@ def _bytes(values: dict[str, object], key: str, most: int) -> None:
     value = values.get(key, 0)
     if isinstance(value, int) and value > most:
         raise ConfigurationError(
-            f"{key} must be at most {most:,} bytes, not {value:,}: all of a job must fit into one document of MongoDB, "
-            "which takes 16 MiB. Store the bulk elsewhere and pass a reference."
+            f"{key} must be at most {most:,} bytes, not {value:,}: a job must fit into one MongoDB document of at "
+            "most 16 MiB. Store the bulk elsewhere and pass a reference."
         )
 
 
@@ -200,7 +201,7 @@ def _together(values: dict[str, object]) -> None:
     if isinstance(data, int) and isinstance(steps, int) and data + steps > MOST_DATA_AND_STEPS:
         raise ConfigurationError(
             f"max_data and max_steps_size must be at most {MOST_DATA_AND_STEPS:,} bytes together, not "
-            f"{data + steps:,}: all of a job must fit into one document of MongoDB, which takes 16 MiB."
+            f"{data + steps:,}: a job must fit into one MongoDB document of at most 16 MiB."
         )
 
 
@@ -212,7 +213,7 @@ def _names(values: dict[str, object]) -> None:
         values["queues"] = tuple(dict.fromkeys(check_name(queue, "a queue's name") for queue in queues))
     database = values.get("database")
     if database is not None and (not isinstance(database, str) or not database or _BAD_DATABASE.search(database)):
-        raise ConfigurationError(f"{database!r} is no valid database name; use letters, digits, '-' and '_'.")
+        raise ConfigurationError(f"{database!r} is not a valid database name; use letters, digits, '-' and '_'.")
     collection = values.get("collection", "jobs")
     if (
         not isinstance(collection, str)
@@ -221,7 +222,9 @@ def _names(values: dict[str, object]) -> None:
         or "\0" in collection
         or collection.startswith("system.")
     ):
-        raise ConfigurationError(f"{collection!r} is no valid collection name; use letters, digits, '-', '_' and '.'.")
+        raise ConfigurationError(
+            f"{collection!r} is not a valid collection name; use letters, digits, '-', '_' and '.'."
+        )
 
 
 def _app(values: dict[str, object]) -> None:

@@ -136,7 +136,7 @@ class Handler:
             if first not in self._by_name:
                 hint = suggestion(first, sorted(self._by_name)) if self._by_name else " It takes no arguments."
                 raise HandlerError(
-                    f"A limit, a sequence, fair or a breaker of {self.name!r} goes by {path!r} in the data, and its "
+                    f"A limit, a sequence, fair or a breaker of {self.name!r} uses {path!r} in the data, but its "
                     f"handler has no argument {first!r}.{hint}"
                 )
 
@@ -281,8 +281,8 @@ def _read_signature(name: str, function: Callable[..., Any]) -> tuple[str | None
             parameters.append(Parameter(parameter.name, required, annotation, adapter, default))
     if unnamed is not None and not takes_any:  # a function with both is a wrapper around another one
         raise HandlerError(
-            f"{name!r} has *{unnamed}, but a job's data are arguments by name; name them, or take **{unnamed} for all "
-            "that have no parameter of their own."
+            f"{name!r} has *{unnamed}, but a job passes its data as keyword arguments; name them, or take **{unnamed} "
+            "for those without a parameter of their own."
         )
     return context, parameters, takes_any
 
@@ -324,8 +324,8 @@ def refuse_coroutine(result: Any) -> None:
     if inspect.iscoroutine(result):
         result.close()  # so that Python does not warn that it was never awaited
         raise HandlerError(
-            "The handler is a plain function and returned a coroutine, of which nothing has been run; make the handler "
-            "an async function that awaits it."
+            "The handler is a plain function and returned a coroutine, which was never awaited; make the handler an "
+            "async function that awaits it."
         )
 
 
@@ -334,7 +334,7 @@ def _refuse_generator(name: str, function: Callable[..., Any]) -> None:
     for one in (function, getattr(function, "__call__", None)):  # noqa: B004 - an object may be called, too
         if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
             raise HandlerError(
-                f"The handler of {name!r} has a yield, so that calling it would run nothing of it; return a list "
+                f"The handler of {name!r} has a yield, so calling it would run none of its code; return a list "
                 "instead of yielding its items."
             )
 

@@ -137,7 +137,8 @@ class Handlers:
         found = self.name_of(name)
         if found is None:
             raise InvalidJob(
-                f"{_place(name)} is no handler of this scheduler; put @scheduler.job() above it, or give a job's name."
+                f"{_place(name)} is not a handler of this scheduler; put @scheduler.job() above it, or give a job's "
+                "name."
             )
         return found
 

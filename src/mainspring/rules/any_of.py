@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class AnyOf(BaseRule):
-    """Fires when any of its rules fires. Firings of several at the same instant are one."""
+    """Fires when any of its rules fires. If several fire at the same instant, that is one firing."""
 
     rules: tuple[Rule, ...]
 

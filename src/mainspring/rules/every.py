@@ -22,11 +22,11 @@ After = Literal["start", "end"]
 @spelled_class
 @dataclass(frozen=True, init=False)
 class Every(TickRule):
-    """Fires at `anchor`, and then every `period` after it: at anchor + k × period, exactly, for ever.
+    """Fires at `anchor`, and then every `period` after it: exactly at anchor + k × period, forever.
 
-    `period` is text such as "5m" or "1h30m", a timedelta, or seconds. Without an anchor the grid begins when the
-    schedule is created; before that, a rule that is called directly counts from the instant that it is given.
-    `after="end"` counts from the end of each run instead, so that there is always a pause between two.
+    `period` is text such as "5m" or "1h30m", a timedelta, or seconds. Without an anchor, the grid begins when the
+    schedule is created; a rule without a schedule counts from the instant that is passed to its methods. `after="end"`
+    counts from the end of each run instead, so that there is always a pause between two runs.
     """
 
     period: timedelta
@@ -54,7 +54,7 @@ class Every(TickRule):
         return () if self.anchor is None else (self.anchor,)
 
     def anchored(self, at: datetime) -> Every:
-        """The rule with its grid beginning at `at`, unless it has an anchor already, or none at all."""
+        """The rule with its grid beginning at `at`, unless it already has an anchor, or needs none."""
         check_aware(at, "at")
         return self if self.anchor is not None or self.after == END else Every(self.period, anchor=at)
 

@@ -29,9 +29,9 @@ _SAMPLES = ("2024-06-01T00:00:00+00:00", "2025-02-03T00:00:00+00:00")
 class Except(BaseRule):
     """Fires as `rule` does, but not on the days of the named calendars.
 
-    `then` is the policy for a firing on such a day: "skip" leaves it out; "next" and "previous" move it, at the
-    same wall time, to the nearest day that is in none of the calendars, at most 31 days away. Firings at the same
-    instant are one. Days are those of the rule's zone, or of `timezone`; without either, of UTC.
+    `then` is the policy for a firing on such a day: "skip" leaves it out; "next" and "previous" move it, at the same
+    wall time, to the nearest day that is in none of the calendars, at most 31 days away. Firings at the same instant
+    become one. Days are those of the rule's zone, or of `timezone`; without either, of UTC.
 
     The calendars are stored ones, by name; the schedule supplies them. To use such a rule without a schedule, call
     `rule.bind("", {"holidays": Calendar(...)})`.

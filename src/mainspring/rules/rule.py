@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Rule(Protocol):
-    """The firings of a schedule. An immutable value: hashable, compared by meaning, fit for pickling."""
+    """Says when a schedule fires. An immutable value: hashable, compared by meaning, and picklable."""
 
     def next(self, after: datetime) -> datetime | None:
         """The first firing after an instant; None when there is none."""
@@ -33,7 +33,7 @@ class Rule(Protocol):
         """The last firing before an instant; None when there was none."""
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """The firings from `start` on and before `end`, in order, one at a time."""
+        """Iterate over the firings from `start` (inclusive) to `end` (exclusive), in order."""
 
     def count(self, start: datetime, end: datetime) -> int:
         """The number of firings that `between` would return."""
@@ -42,7 +42,7 @@ class Rule(Protocol):
         """The meaning of the rule, in English."""
 
     def notes(self, at: datetime) -> tuple[str, ...]:
-        """The reasons why the firing at this instant was moved; mostly none."""
+        """The reasons why the firing at this instant was moved; usually empty."""
 
     @property
     def zones(self) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ class BaseRule:
         return ()
 
     def anchored(self, at: datetime) -> Self:
-        """The rule counting from `at`, unless it has an instant to count from."""
+        """The rule, counting from `at` unless it already has an instant to count from."""
         check_aware(at, "at")
         return self
 
@@ -172,7 +172,7 @@ def as_rule(value: object, what: str) -> Rule:
 
 
 def anchored(rule: Rule, at: datetime, before: Rule | None = None) -> Rule:
-    """The rule counting from `at`, unless it has an instant to count from.
+    """The rule, counting from `at` unless it already has an instant to count from.
 
     `before` is the rule that it replaces. If both differ in that instant alone, the old one stays: a rule that is
     declared again at a deployment does not begin its grid anew.

@@ -40,12 +40,12 @@ class WallClockRule(BaseRule):
 
     @property
     def gap(self) -> Gap:
-        """The policy for a wall time that does not exist: it fires "after" the gap, or is left out by "skip"."""
+        """The policy for a wall time that does not exist: "after" fires after the gap, "skip" leaves the firing out."""
         return self._key[2]
 
     @property
     def fold(self) -> Fold:
-        """The pass that counts of an hour that happens twice."""
+        """The policy for an hour that happens twice: "first", "last" or "both"."""
         return self._key[3]
 
     @property
@@ -69,7 +69,7 @@ class WallClockRule(BaseRule):
         return _shown(self._timeline(second - (before.microsecond > 0)).last(second - 1))
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """The firings from `start` on and before `end`, in order, one at a time."""
+        """Iterate over the firings from `start` (inclusive) to `end` (exclusive), in order."""
         first, last = _second(start, "start"), _second(end, "end")
         return _walk(self._timeline(first - (start.microsecond > 0)), first, last)
 

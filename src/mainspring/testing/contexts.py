@@ -20,7 +20,7 @@ _ID = "0" * 23 + "1"
 
 
 class RecordingContext(JobContext):
-    """The context of an async handler in a test. `record` has what the handler did with it."""
+    """The context of an async handler in a test. `record` lists what the handler did with it."""
 
     __slots__ = ("_recorder",)
 
@@ -39,7 +39,7 @@ class RecordingContext(JobContext):
 
 
 class BlockingRecordingContext(BlockingJobContext):
-    """The context of a sync handler in a test. `record` has what the handler did with it."""
+    """The context of a sync handler in a test. `record` lists what the handler did with it."""
 
     __slots__ = ("_recorder",)
 
@@ -140,14 +140,12 @@ def make_context(
     idempotency_key: str | None = None,
     transaction: AbstractAsyncContextManager[Any] | None = None,
 ) -> RecordingContext | BlockingRecordingContext:
-    """A context for a handler that a test calls itself; `ctx.record` has what the handler did with it. `blocking` is
-    for sync handlers.
-
-    `steps` are results of earlier attempts: these steps are not run. `answers` are those to the waits of the handler,
-    by their names: the result of a call, a list of results (or a function of the item) for a map, the payload of a
-    signal or None when its time is over; an exception lets a child fail, and `WAITING` suspends the handler. Sleeps are
-    over at once. `before` has the results of the nodes that this node came after, and `results` those of the jobs of
-    map nodes. `cancelled` says that the handler should stop; `ctx.stop()` says so later.
+    """Make a context for a handler that a test calls directly. `ctx.record` lists what the handler did with it.
+    `blocking` is for sync handlers. `steps` are results of earlier attempts: these steps are not run. `answers` maps
+    the name of each wait to its result: the result of a call, a list of results (or a function of the item) for a map,
+    the payload of a signal, or None for a timeout. An exception makes a child fail, and `WAITING` suspends the handler.
+    Sleeps end at once. `before` has the results of the node's predecessors, and `results` those of the jobs of map
+    nodes. `cancelled` asks the handler to stop from the beginning; `ctx.stop()` does so later.
     """
     if isinstance(attempt, bool) or not isinstance(attempt, int) or attempt < 1:
         raise ConfigurationError(f"attempt is a number from 1 on, not {attempt!r}.")

@@ -40,11 +40,10 @@ def drain(
     most: int = MOST,
     timeout: float = TIMEOUT,
 ) -> Any:
-    """Run all jobs that are due, in this process, until none is; return the attempts in the order of their ends. Jobs
-    that these jobs schedule run, too. Retries with a delay are due later, and stay.
-
-    With `raise_errors`, the first attempt that raised raises AttemptRaised at the end, with the exception of the
-    handler as its cause. A due job without a handler is an error, unless `unhandled` allows it.
+    """Run all due jobs in this process until none is left, and return the attempts in the order in which they ended.
+    Jobs that these jobs schedule run, too. Retries with a delay are due later and do not run. With `raise_errors`, this
+    raises AttemptRaised at the end if an attempt raised; its cause is the first handler's exception. A due job without
+    a handler is an error, unless `unhandled` allows it.
     """
 
     async def verb(inner: Scheduler) -> Runs:
@@ -81,10 +80,9 @@ def run_until_idle(
     most: int = MOST,
     timeout: float = TIMEOUT,
 ) -> Any:
-    """Run jobs until none is left that will be due by itself: the clock is moved to each retry, each delayed job and
-    the end of each sleep. It needs a ManualClock. Schedules fire on the way; they do not count as left.
-
-    The arguments are those of `drain()`.
+    """Run jobs until none is left that will become due: this moves the clock to each retry, each delayed job and the
+    end of each sleep. It needs a ManualClock. Schedules fire on the way, but their future firings do not keep this
+    running. The arguments are those of `drain()`.
     """
 
     async def verb(inner: Scheduler) -> Runs:

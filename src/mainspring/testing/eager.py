@@ -38,7 +38,7 @@ _OUTCOMES = {PENDING: "retried", BLOCKED: "suspended"}
 
 
 class Eager:
-    """The eager mode of one Scheduler. `runs` has the jobs that have run, in the order in which they ended."""
+    """The eager mode of one Scheduler. `runs` lists the jobs that have run, in the order in which they ended."""
 
     def __init__(self, core: Core, drafts: Drafts, propagate: bool) -> None:
         self._core = core
@@ -179,8 +179,8 @@ async def _call(handler: Handler, job: StoredJob, recorder: Recorder) -> Any:
 
 @contextmanager
 def eager(scheduler: AnyScheduler, *, propagate: bool = True) -> Iterator[Eager]:
-    """Inside the block, `schedule()` runs each job at once, in this process, and returns it as it has ended; so do the
-    jobs that its handler schedules and waits for. `runs` of the block's value has all of them.
+    """Inside the block, `schedule()` runs each job at once, in this process, and returns the ended job. Jobs that the
+    handler schedules or waits for also run at once. The block's value lists all of them in `runs`.
 
     With `propagate`, the exception of a handler is raised by `schedule()`; otherwise the job has failed, and has the
     error. A handler that snoozes, waits for a signal or asks for a retry is not run again.

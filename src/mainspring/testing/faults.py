@@ -39,7 +39,7 @@ _VERBS: dict[Reply, tuple[tuple[type, str, Callable[[Store], object]], ...]] = {
 
 
 class Injected(Exception):
-    """The error of a job that a test lets fail, where the test names no other."""
+    """The default error of a job that a test lets fail."""
 
 
 class Switch:
@@ -116,8 +116,8 @@ def fail_job(
     times: int = 1,
     after: bool = False,
 ) -> Iterator[Switch]:
-    """Let the next attempts at a job fail: `times` of them, with this error, before the handler is called; with
-    `after`, when it has done its work and before that is stored, so that the next attempt does it once more."""
+    """Let the next `times` attempts at a job fail with this error, before the handler is called. With `after`, they
+    fail when the handler has returned and before its result is stored, so that the next attempt repeats the work."""
     name = _name(scheduler, job, "fail_job()")
     raised = error if error is not None else Injected(f"The test lets {name!r} fail.")
     with _switched(inner_of(scheduler, "fail_job()"), _FailingJob(name, raised, times, after)) as switch:
@@ -128,11 +128,11 @@ def fail_job(
 def crash_worker(
     scheduler: AnyScheduler, job: Named, *, at: Literal["start", "end"] = "end", after_step: str | None = None
 ) -> Iterator[Switch]:
-    """Let the worker die, as by kill -9, while it runs a job: when the handler has done its work and nothing is stored
+    """Let the worker die, as if by kill -9, while it runs a job: when the handler has returned and nothing is stored
     (`at="end"`), before the handler is called (`at="start"`), or when the step of this name is stored.
 
-    `drain()` inside the block returns when the worker is dead. Its jobs stay running until their leases run out: move
-    the ManualClock on by more than `scheduler.settings.lease`, with `travel()`, and another worker rescues them.
+    `drain()` inside the block returns when the worker is dead. Its jobs stay running until their leases run out:
+    advance the ManualClock by more than `scheduler.settings.lease` with `travel()`, and another worker rescues them.
     """
     name = _name(scheduler, job, "crash_worker()")
     if at not in ("start", "end"):
@@ -146,10 +146,10 @@ def crash_worker(
 
 @contextmanager
 def lose_reply(scheduler: AnyScheduler, reply: Reply, *, times: int = 1) -> Iterator[Switch]:
-    """Lose a reply of the database: the write is done, and this process gets Unavailable in place of the reply.
+    """Lose a reply of the database: the write succeeds, but this process gets Unavailable instead of the reply.
 
-    `reply` is that of "schedule" (the caller gets the error, and the job is stored all the same), "claim", "step" or
-    "finish" (the worker finds out by itself that it was done).
+    `reply` says which one: "schedule" (the caller gets the error although the job is stored), "claim", "step" or
+    "finish" (the worker finds out by itself that the write succeeded).
     """
     if reply not in _VERBS:
         raise ConfigurationError(f"There is no reply {reply!r} to lose.{suggestion(str(reply), get_args(Reply))}")

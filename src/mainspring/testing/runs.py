@@ -14,8 +14,8 @@ from mainspring.model.schedules.ledger import Notice
 
 @dataclass(frozen=True)
 class Run:
-    """One attempt at a job. `outcome` is completed, failed, retried, cancelled, snoozed, suspended, or lost where the
-    worker crashed; `job` is the job as it was stored then."""
+    """One attempt at a job. `outcome` is completed, failed, retried, cancelled, snoozed, suspended, or lost if the
+    worker crashed. `job` is the job as it was stored then."""
 
     outcome: str
     job: Job
@@ -110,7 +110,7 @@ class Journey:
 
 
 class AttemptRaised(AssertionError):
-    """An attempt has raised, and `raise_errors` was asked for. The cause is the exception of the handler."""
+    """An attempt raised, and the test passed `raise_errors`. The cause is the handler's exception."""
 
     def __init__(self, run: Run) -> None:
         self.run = run

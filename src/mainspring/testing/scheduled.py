@@ -65,7 +65,7 @@ def assert_scheduled(
     run_at: datetime | None = None,
     count: int | None = None,
 ) -> Any:
-    """Assert that a job was scheduled, and return all that fit: at least one, or exactly `count`.
+    """Assert that a job was scheduled, at least once or exactly `count` times, and return all jobs that match.
 
     `data` is the whole data, `matching` a part of it or a function of the job. `where` is a Scheduler, the value of an
     `eager()` block, or a context of `make_context()`.

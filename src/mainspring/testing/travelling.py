@@ -55,11 +55,10 @@ def travel(
     most: int = _MOST,
     timeout: float = TIMEOUT,
 ) -> Any:
-    """Move the scheduler's ManualClock to an instant, or on by a duration ("3d", seconds, a timedelta). The clock stops
-    at each firing of a schedule and at each time at which a job is due; there, schedules fire and due jobs run.
-
-    With `jump` it is moved at once, as if no worker had run meanwhile: firings are missed and follow `misfire`. `most`
-    is the largest number of stops. The other arguments are those of `drain()`.
+    """Move the scheduler's ManualClock to an instant, or forward by a duration ("3d", seconds, a timedelta). The clock
+    stops at each firing and at each time at which a job is due; there, schedules fire and due jobs run. With `jump` it
+    moves at once, as if no worker had run meanwhile: firings are missed, and the `misfire` policy applies. `most` is
+    the maximum number of stops. The other arguments are those of `drain()`.
     """
 
     async def verb(inner: Scheduler) -> Journey:

@@ -168,7 +168,7 @@ async def test_what_goes_wrong_is_a_problem(api: Api) -> None:
     assert refused.headers["allow"] == "GET, POST"
     check_problem(await api.delete("/api/pauses/resume"), 405, "it takes POST.")
     check_problem(await api.post("/api/keys", {**KEY, "hash": "x"}), 422, "There is no such field")
-    check_problem(await api.delete("/api/keys/nobody"), 404, "There is no API key")
+    check_problem(await api.delete("/api/keys/nobody"), 404, "There is no valid API key")
     broken = await api.call("POST", "/api/keys", data="{", headers={"Content-Type": "application/json"})
     check_problem(broken, 400, "not valid JSON")
 

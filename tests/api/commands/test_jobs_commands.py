@@ -39,7 +39,7 @@ async def test_a_job_is_added_listed_shown_and_explained(command: Run, scheduler
     assert job.timeout is not None and job.timeout.total_seconds() == 90
     assert (job.run_at - job.created_at).total_seconds() == pytest.approx(3600, abs=1)
     again = await command("jobs", "add", "report", "--dedupe-key", "once")
-    assert again.out.strip() == job.id and "exists already" in again.err
+    assert again.out.strip() == job.id and "already exists" in again.err
     [row] = (await command("jobs", "list", "--queue", "slow", "--where", "kind=sales")).rows
     assert row[:4] == [job.id, "report", "slow", "pending"]
     assert (await command("jobs", "list", "--where", "kind=other")).out == ""

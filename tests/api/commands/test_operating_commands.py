@@ -85,7 +85,7 @@ async def test_dead_letters_are_listed_retried_and_discarded(command: Run, sched
     assert "\x1b" not in (await command("dead", "list")).out
     assert (
         await command("dead", "list", "--limit", "3")
-    ).err == "mainspring: There may be more; --limit 30 shows more.\n"
+    ).err == "mainspring: There may be more; use --limit 30 to see them.\n"
     assert (await command("dead", "list", "--limit", "4")).err == ""
     groups = (await command("dead", "groups", "--json")).json
     assert sum(one["count"] for one in groups) == 3

@@ -84,10 +84,10 @@ async def test_past_firings_are_listed_and_made_up_for(
     again = await command("schedules", "backfill", "often", *window, "--json")
     assert (again.json["done"], again.json["made"], await number(scheduler)) == (True, 0, missed)
     nothing = await command("schedules", "backfill", "often", *window)
-    assert "No firing in this window needs a job" in nothing.err and "when the schedule was made" in nothing.err
-    assert "without --all" in nothing.err
+    assert "No firing in this window needs a job" in nothing.err and "before the schedule was created" in nothing.err
+    assert "Without --all" in nothing.err
     long_ago = ("--since", "2020-01-01T00:00Z", "--until", "2020-01-02T00:00Z", "--all")
-    assert "without --all" not in (await command("schedules", "backfill", "often", *long_ago)).err
+    assert "Without --all" not in (await command("schedules", "backfill", "often", *long_ago)).err
     ledger = await command("schedules", "ledger", "often", *window, "--limit", "2", "--json")
     assert [one["jobId"] is not None for one in ledger.json] == [True, True]
 
@@ -105,7 +105,7 @@ async def test_an_interrupted_backfill_goes_on(
         patch.setattr("mainspring.cli.terminal.progress.Shown.update", interrupt)
         stopped = await on_database("schedules", "backfill", "often", *window)
     assert (stopped.code, await number(scheduler)) == (130, 200)
-    assert "200 jobs made. The same command goes on; no job is made twice." in stopped.err
+    assert "200 jobs made. Run the same command to continue; no job is made twice." in stopped.err
     assert (await on_database("schedules", "backfill", "often", *window)).code == 0
     assert await number(scheduler) > 250
 

@@ -115,7 +115,7 @@ async def test_what_is_not_in_force_is_not_rotated(access: ApiKeys, clock: Manua
     await access.revoke(other.id)
     clock.advance(timedelta(hours=1))
     for identity in (key.id, other.id, "nobody"):
-        with pytest.raises(KeyNotFound, match="There is no API key"):
+        with pytest.raises(KeyNotFound, match="There is no valid API key"):
             await access.rotate(identity)
     with pytest.raises(KeyNotFound):
         await access.revoke("nobody")

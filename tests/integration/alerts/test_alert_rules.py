@@ -92,7 +92,7 @@ async def broken(scheduler: Scheduler, clock: ManualClock, db: Database) -> Call
         ("dead_letters", dead, "A job of 'work' in the queue 'default' failed for good, the last with ValueError"),
         ("schedule_missed", missed, "The schedule 'hourly' should have fired 3 minutes ago."),
         ("queue_late", late, "The oldest due job of the queue 'default' has waited for 5 minutes 1 second."),
-        ("no_worker", alone, "No worker is alive, so that no job is run."),
+        ("no_worker", alone, "No worker is alive, so no jobs run."),
         ("breaker_open", broken, "The breaker of the job 'report' is open"),
     ],
 )

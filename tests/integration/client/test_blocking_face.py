@@ -363,7 +363,7 @@ def test_calling_it_on_its_own_event_loop_is_refused_with_the_cure(blocking: Sch
     blocking.start()
     for verb in ("schedule", "jobs", "transaction"):
         done = blocking.wait(blocking.schedule("work", {"verb": verb}).id, timeout=60)
-        assert done.error is not None and "use the async form and await it" in done.error.message
+        assert done.error is not None and "use the async Scheduler and await it" in done.error.message
 
 
 # -- its life ------------------------------------------------------------------------------------------------------
@@ -462,7 +462,7 @@ def test_a_second_signal_is_faster(blocking: Scheduler, uri: str) -> None:
 async def test_the_blocking_face_refuses_to_stop_an_event_loop(uri: str) -> None:
     scheduler = Scheduler(uri)
     for call in (lambda: scheduler.schedule("x"), scheduler.start, lambda: list(scheduler.jobs())):
-        with pytest.raises(ConfigurationError, match="called on the thread of an event loop, which it would stop"):
+        with pytest.raises(ConfigurationError, match="made on the thread of an event loop, which it would block"):
             call()
 
 

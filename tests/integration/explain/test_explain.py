@@ -126,7 +126,7 @@ async def test_an_insert_by_another_program_that_nobody_has_taken_up_says_so(
     inserted = await db.jobs.insert_one({"name": "report", "state": "pending"})
     explanation = await scheduler.explain(str(inserted.inserted_id))
     assert (holding(explanation).kind, holding(explanation).data["adopted"]) == ("state", False)
-    assert explanation.text.startswith("Another program has inserted it, and no worker has taken it up yet.")
+    assert explanation.text.startswith("Another program inserted it, and no worker has adopted it yet.")
 
 
 async def test_a_job_that_is_not_there_is_not_explained(scheduler: Scheduler) -> None:

@@ -58,7 +58,7 @@ async def test_refused_items_are_reported_by_their_places_and_the_others_are_sto
         {"name": "work", "colour": "red"},
         {"name": "work", "data": {"n": 8}},
     ]
-    with pytest.raises(BulkError, match=r"6 of 9 items were refused.*the first refused is item 1: priority") as refused:
+    with pytest.raises(BulkError, match=r"6 of 9 items were refused.*the first refused item is 1: priority") as refused:
         await scheduler.schedule_bulk(items)
     jobs, errors = refused.value.jobs, refused.value.errors
     assert [isinstance(job, Job) for job in jobs] == [place in (0, 2, 8) for place in range(9)]

@@ -104,7 +104,7 @@ async def test_a_stop_with_a_wrong_timeout_is_refused_and_the_worker_goes_on(
     async def x() -> None: ...
 
     await scheduler.start()
-    with pytest.raises(ConfigurationError, match=r"timeout must be|timeout=.soon. is no duration"):
+    with pytest.raises(ConfigurationError, match=r"timeout must be|timeout=.soon. is not a duration"):
         await scheduler.stop(timeout=timeout)
     assert (await ended(scheduler, "x")).state == "completed"
 

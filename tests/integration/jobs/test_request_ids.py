@@ -89,7 +89,7 @@ async def test_runs_by_hand_that_are_asked_for_at_once_with_the_same_id_are_one(
 
 async def test_an_id_of_another_form_is_refused(scheduler: Scheduler) -> None:
     await nightly(scheduler)
-    with pytest.raises(InvalidJob, match="24 hexadecimal digits"):
+    with pytest.raises(InvalidJob, match="24 lowercase hexadecimal digits"):
         await scheduler.schedules.trigger("nightly", job_id="x")
 
 

@@ -339,7 +339,7 @@ async def test_a_full_queue_refuses_jobs_of_transactions_at_once(scheduler: Sche
     async with scheduler.transaction() as tx:
         with pytest.raises(QueueFull):
             await scheduler.schedule("x", session=tx.session)
-        with pytest.raises(BulkError, match="as many as it may"):
+        with pytest.raises(BulkError, match="pending jobs, its maximum"):
             await scheduler.schedule_bulk([{"name": "x"}], session=tx.session)
 
 

@@ -72,7 +72,7 @@ def somebody_waits(scheduler: Scheduler) -> bool:
 
 async def test_a_job_beyond_the_bound_is_refused_and_not_stored(bounded: Scheduler, db: Database) -> None:
     await fill(bounded)
-    with pytest.raises(QueueFull, match="The queue 'q' has 3 pending jobs, as many as it may") as refused:
+    with pytest.raises(QueueFull, match="The queue 'q' has 3 pending jobs, its maximum") as refused:
         await bounded.schedule("work", queue="q")
     assert (refused.value.queue, refused.value.max_pending) == ("q", 3)
     assert await count_jobs(db) == 3

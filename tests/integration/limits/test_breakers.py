@@ -398,7 +398,7 @@ async def test_a_breaker_moves_by_the_servers_clock_and_each_move_is_made_once(m
     [
         ({}, "either name=… .* or queue=…"),
         ({"name": "x", "open_for": 0}, "open_for must be from 0.1 seconds"),
-        ({"name": "x", "open_for": "long"}, "open_for=.long. is no duration"),
+        ({"name": "x", "open_for": "long"}, "open_for=.long. is not a duration"),
         ({"name": "x", "reason": 1}, "A reason is a text"),
         ({"name": "x", "actor": ""}, "an actor must be printable text"),
     ],

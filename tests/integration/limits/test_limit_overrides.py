@@ -363,7 +363,7 @@ async def test_a_worker_without_the_handler_leaves_a_limits_line_alone(
     ("arguments", "message"),
     [
         ({"concurrency": 1}, "either name=… .* or queue=…"),
-        ({"name": "x"}, "Give the limit that is to count"),
+        ({"name": "x"}, "Give the new limit"),
         ({"name": "x", "concurrency": 0}, "A limit must be a whole number from 1"),
         ({"name": "x", "concurrency": "2"}, "concurrency must be a number or a Limit"),
         ({"name": "x", "rate": "often"}, "A rate is text such as"),

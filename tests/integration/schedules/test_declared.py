@@ -113,9 +113,11 @@ async def test_what_is_wrong_is_refused_where_it_is_written(scheduler: Scheduler
     @scheduler.every("5m")
     async def work() -> None: ...
 
-    with pytest.raises(ConfigurationError, match="There is a schedule 'work' already; give this one a schedule_id"):
+    with pytest.raises(
+        ConfigurationError, match="There is already a schedule 'work'; give this one another schedule_id"
+    ):
         scheduler.cron("0 9 * * *")(work)
-    with pytest.raises(ConfigurationError, match="is the handler of 'work' already; leave name out"):
+    with pytest.raises(ConfigurationError, match="is already the handler of 'work'; leave out name"):
         scheduler.cron("0 9 * * *", name="other")(work)
 
 
@@ -193,7 +195,7 @@ async def test_a_declared_schedule_that_disappeared_is_reported_and_kept(
     with caplog.at_level(logging.WARNING, logger="mainspring"):
         await restarted(second)
     assert heard == ["gone"]
-    assert "Schedule gone was declared by app 'default' and is not in its code any more; it is kept" in caplog.text
+    assert "Schedule gone was declared by app 'default' and is no longer in its code; it is kept" in caplog.text
     assert "delete it with `mainspring schedules delete`, or give each program" in caplog.text
     assert [schedule.id for schedule in await stored(second)] == ["by-hand", "gone", "kept"]
 

@@ -53,10 +53,10 @@ WRONG: list[tuple[dict[str, Any], type[MainspringError], str]] = [
     ({"end_at": T0 - DAY}, InvalidSchedule, "would never fire"),
     ({"repeat": At([T0 - DAY])}, InvalidSchedule, "Schedule 's' would never fire: its rule has no firing after now"),
     ({"jitter": -1}, InvalidSchedule, "jitter must be between 0 seconds and ten years"),
-    ({"jitter": "a bit"}, InvalidSchedule, "jitter=.a bit. is no duration"),
+    ({"jitter": "a bit"}, InvalidSchedule, "jitter=.a bit. is not a duration"),
     ({"misfire": "none"}, InvalidSchedule, "misfire must be one of skip, latest, all, not 'none'"),
     ({"overlap": "wait"}, InvalidSchedule, "overlap must be one of allow, skip, queue_one, queue_all, cancel_running"),
-    ({"misfire_grace": "a bit"}, InvalidSchedule, "misfire_grace=.a bit. is no duration"),
+    ({"misfire_grace": "a bit"}, InvalidSchedule, "misfire_grace=.a bit. is not a duration"),
     ({"misfire_grace": 0.5}, InvalidSchedule, "misfire_grace must be at least 1 second"),
     ({"misfire_limit": 1001}, InvalidSchedule, "misfire_limit must be a whole number from 1 to 1,000, not 1001"),
     ({"misfire_limit": 0}, InvalidSchedule, "misfire_limit must be a whole number"),
@@ -130,9 +130,9 @@ async def test_the_data_of_a_schedule_must_suit_its_handler(timed: Scheduler, db
 
 async def test_options_of_schedules_are_refused_without_repeat(timed: Scheduler, db: Database) -> None:
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"schedule_id": "s"}, "schedule_id is for schedules; give repeat=… with it"),
-        ({"schedule_id": ""}, "schedule_id is for schedules"),
-        ({"overlap": "skip"}, "overlap is for schedules"),
+        ({"schedule_id": "s"}, "schedule_id is an option of schedules; give repeat=… too"),
+        ({"schedule_id": ""}, "schedule_id is an option of schedules"),
+        ({"overlap": "skip"}, "overlap is an option of schedules"),
         ({"prioritty": 1}, "A job has no option 'prioritty'. Did you mean 'priority'?"),
         ({"overlap": "skip", "prioritty": 1}, "A job has no option 'prioritty'"),
     ]

@@ -41,7 +41,7 @@ async def test_the_doctor_looks_at_a_replica_set_and_its_work(make_scheduler: Ma
     await scheduler.schedules.pause("resting")
     await scheduler.start()
     report = await scheduler.monitor.doctor()
-    assert ("warning", "The schedule 'past' has never fired, and no firing is to come.") in told(report, "schedules")
+    assert ("warning", "The schedule 'past' has never fired and has no future firing.") in told(report, "schedules")
     assert any("'strange' makes jobs of 'stranger'" in text for _, text in told(report, "schedules"))
     assert not any("'resting'" in text for _, text in told(report, "schedules")), "its pause is meant"
     assert told(report, "workers") == [("ok", "One worker is alive.")]
@@ -88,7 +88,7 @@ async def test_a_schedule_that_cannot_be_read_is_told_and_one_that_is_busy_is_no
     assert "The schedule 'broken' cannot be read: " in told(report, "schedules")[0][1]
     await schedules.delete_one({"_id": "broken"})
     monkeypatch.setattr("mainspring.store.doctor.schedules._READ", 2)
-    assert "only the newest were looked at" in told(await scheduler.monitor.doctor(), "schedules")[0][1]
+    assert "only the newest were checked" in told(await scheduler.monitor.doctor(), "schedules")[0][1]
 
 
 async def test_what_the_user_may_not_read_is_skipped(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:

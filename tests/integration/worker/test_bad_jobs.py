@@ -124,7 +124,7 @@ async def test_a_handler_that_yields_is_refused_when_it_is_registered(scheduler:
     async def rows_async() -> Any:
         yield 1
 
-    with pytest.raises(HandlerError, match="has a yield, so that calling it would run nothing of it"):
+    with pytest.raises(HandlerError, match="has a yield, so calling it would run none of its code"):
         scheduler.job("rows")(rows if kind == "generator" else rows_async)
 
 

@@ -47,8 +47,8 @@ def test_a_file_cannot_name_what_is_run(
     assert environment == {"PORT": "1", "MONGODB_URI": "mongodb://there"}
     warned = capsys.readouterr().err
     assert (
-        warned
-        == f"mainspring: {name} in {path} is left out: it chooses what is run; set it in the environment itself.\n"
+        warned == f"mainspring: {name} in {path} is ignored, since it chooses which code runs; "
+        "set it in the environment itself.\n"
     )
 
 
@@ -82,5 +82,5 @@ def test_a_file_that_is_not_there_or_cannot_be_read_is_no_obstacle(
     assert capsys.readouterr().err == ""
     (tmp_path / ".env").write_bytes(b"PORT=\xff\n")
     read_dot_env(tmp_path / ".env", environment)
-    assert "cannot be read, and is left out" in capsys.readouterr().err
+    assert "cannot be read and is ignored" in capsys.readouterr().err
     assert environment == {"PORT": "1"}

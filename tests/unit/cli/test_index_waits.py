@@ -21,7 +21,7 @@ async def test_a_start_is_tried_again_until_the_indexes_are_built(
 
     await when_built(start)
     assert outcomes == []
-    assert [record.getMessage() for record in caplog.records] == ["The start waits for indexes: jobs.claim"]
+    assert [record.getMessage() for record in caplog.records] == ["Waiting for indexes before the start: jobs.claim"]
 
 
 async def test_any_other_error_ends_the_start() -> None:

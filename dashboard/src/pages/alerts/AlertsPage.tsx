@@ -64,7 +64,7 @@ export default function AlertsPage() {
             title="No alert rule yet"
             command='mainspring alerts add "No worker" no_worker --email ops@example.com'
           >
-            A rule tells of a problem by email, webhook or chat: once when it begins, and once when it is over.
+            A rule reports a problem by email, webhook or chat: once when it begins, and once when it is over.
           </Empty>
         }
       >
@@ -181,7 +181,7 @@ function DeleteDialog({ of: rule, onClose }: { of: Rule; onClose: () => void }) 
       }}
       onClose={onClose}
     >
-      <p>The rule tells of this problem no more. Messages that are on their way are sent still.</p>
+      <p>The rule no longer reports this problem. Messages that are already on their way are still sent.</p>
     </RemoveDialog>
   );
 }

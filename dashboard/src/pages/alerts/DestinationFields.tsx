@@ -79,7 +79,7 @@ function Fields({ typed, before, onChange }: FieldsProps) {
           value={typed.url}
           required
           placeholder="https://hooks.slack.com/secret://chat"
-          hint="The path may be a stored secret, written as secret://name. A hidden part stays as it is."
+          hint="The path may be a stored secret, written as secret://name. A part that is shown as hidden keeps its value."
           error={typed.url ? misfits.url : undefined}
           onChange={(event) => set({ url: event.target.value })}
         />
@@ -92,14 +92,14 @@ function Fields({ typed, before, onChange }: FieldsProps) {
             className="mono"
             value={typed.headers}
             placeholder="Authorization: Bearer secret://name"
-            hint="One per line. A value that is shown as [redacted] stays as it is."
+            hint="One per line. A value that is shown as [redacted] is kept."
             error={misfits.headers}
             onChange={(event) => set({ headers: event.target.value })}
           />
           <TextField
             label="Sign with (optional)"
             value={typed.signWith}
-            hint="Names of stored secrets, with commas."
+            hint="Names of stored secrets, separated by commas."
             onChange={(event) => set({ signWith: event.target.value })}
           />
         </>

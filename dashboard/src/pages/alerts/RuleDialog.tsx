@@ -79,7 +79,7 @@ export function RuleDialog({ of: rule, onClose }: { of?: Rule; onClose: () => vo
             min={1}
             max={MOST_COUNTED}
             value={threshold}
-            hint="So many of them count as a problem."
+            hint="How many of them trigger the alert."
             onChange={(event) => setThreshold(event.target.value)}
             error={few ?? problem?.about("threshold")}
           />
@@ -97,7 +97,7 @@ export function RuleDialog({ of: rule, onClose }: { of?: Rule; onClose: () => vo
           label="After (optional)"
           value={after}
           placeholder="5m"
-          hint="How long the problem lasts before it counts."
+          hint="How long the problem must last before it counts."
           onChange={(event) => setAfter(event.target.value)}
           error={problem?.about("after")}
         />

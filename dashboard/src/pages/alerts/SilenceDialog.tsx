@@ -45,7 +45,9 @@ export function SilenceDialog({ of: rule, onClose }: { of: Rule; onClose: () => 
       {duration && (
         <TextField label="Reason" value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />
       )}
-      <p className="muted">Nothing is sent meanwhile. At its end the rule tells what is true then.</p>
+      <p className="muted">
+        Nothing is sent meanwhile. When the silence ends, the rule reports the current state of its alert.
+      </p>
     </FormDialog>
   );
 }

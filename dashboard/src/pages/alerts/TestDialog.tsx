@@ -28,7 +28,7 @@ export function TestDialog({ of: rule, onClose }: { of: Rule; onClose: () => voi
       }}
       onClose={onClose}
     >
-      <p>Each destination gets one message that is marked as a test.</p>
+      <p>Each destination gets one message, marked as a test.</p>
       {act.data && (
         <ul role="status">
           {act.data.map((one) => (

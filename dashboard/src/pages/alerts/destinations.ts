@@ -52,16 +52,16 @@ export function destinationOf(typed: Typed): Destination {
 
 /** What is wrong with a destination, by its field; `before` are those that are stored, as they are shown. */
 export function misfitsOf(typed: Typed, before: readonly Destination[] = []): Misfits {
-  if (typed.type === "email") return typed.to.includes("@") ? {} : { to: "Give at least one address." };
+  if (typed.type === "email") return typed.to.includes("@") ? {} : { to: "Enter at least one address." };
   const url = typed.url.trim();
   const stored = before.some((one) => one.type === typed.type && one.url === url);
   const misfits: Misfits = {};
-  if (!/^(https?|secret):\/\/./.test(url)) misfits.url = "The URL begins with http://, https:// or secret://.";
-  else if (!stored && url.includes(HIDDEN)) misfits.url = "A part of it is hidden: give the whole URL.";
+  if (!/^(https?|secret):\/\/./.test(url)) misfits.url = "The URL must begin with http://, https:// or secret://.";
+  else if (!stored && url.includes(HIDDEN)) misfits.url = "A part of it is hidden: enter the whole URL.";
   if (typed.type === "chat") return misfits;
   const { headers, error } = headersOf(typed.headers);
   const hidden = Object.keys(headers).find((name) => headers[name] === HIDDEN);
   if (error) misfits.headers = error;
-  else if (!stored && hidden) misfits.headers = `The value of ${hidden} is hidden: give it again for another URL.`;
+  else if (!stored && hidden) misfits.headers = `The value of ${hidden} is hidden: enter it again for another URL.`;
   return misfits;
 }

@@ -102,8 +102,8 @@ export default function AuditPage() {
                   Actor and target match exactly; an action may end with .* for a group.
                 </Empty>
               ) : (
-                <Empty title="Nothing was changed yet" command="mainspring audit list">
-                  Every change over HTTP or by a command becomes a row here.
+                <Empty title="No changes yet" command="mainspring audit list">
+                  Every change made over HTTP or on the command line is listed here.
                 </Empty>
               )
             }

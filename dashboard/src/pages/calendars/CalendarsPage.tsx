@@ -62,7 +62,7 @@ function Calendars() {
           title="No calendar is stored"
           command={'await scheduler.calendars.import_ics("holidays", Path("holidays.ics").read_text())'}
         >
-          A schedule leaves out the days of the calendars that it names, such as holidays.
+          A schedule skips the days of the calendars that it names, such as holidays.
         </Empty>
       }
     >
@@ -158,7 +158,7 @@ function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => vo
           type="file"
           accept=".ics,text/calendar"
           required
-          hint="The days of its events, in place of those that are stored; at most 256 KiB."
+          hint="The days of its events replace the stored days; at most 256 KiB."
           onChange={(event) => setFile(event.target.files?.[0] ?? null)}
         />
       ) : (
@@ -168,7 +168,7 @@ function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => vo
             rows={3}
             value={days}
             placeholder="2030-12-24"
-            hint="One to a line, or with commas."
+            hint="One per line, or separated by commas."
             onChange={(event) => setDays(event.target.value)}
           />
           <TextArea
@@ -176,7 +176,7 @@ function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => vo
             rows={2}
             value={ranges}
             placeholder="2030-12-24 to 2031-01-01"
-            hint="One to a line."
+            hint="One per line."
             onChange={(event) => setRanges(event.target.value)}
           />
           <TextField
@@ -199,7 +199,7 @@ function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => vo
           />
         </>
       )}
-      {calendar && <p className="muted">Schedules that refer to it follow at once.</p>}
+      {calendar && <p className="muted">Schedules that refer to it use the new days at once.</p>}
     </FormDialog>
   );
 }

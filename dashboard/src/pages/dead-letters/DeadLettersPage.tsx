@@ -86,7 +86,7 @@ function Nothing({ filtered }: { filtered: boolean }) {
   if (filtered) return <Empty title="No dead letter matches">Remove a filter to see the others.</Empty>;
   return (
     <Empty title="There are no dead letters" command={'@scheduler.job("charge", retry=Retry(attempts=5))'}>
-      A job that fails in all its attempts is kept here until it is run again or discarded.
+      A job that failed in all its attempts is kept here until you retry or discard it.
     </Empty>
   );
 }

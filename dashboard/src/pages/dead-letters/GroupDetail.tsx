@@ -61,7 +61,8 @@ function Sample({ group }: { group: Group }) {
   return (
     <Loaded query={query} rows={4}>
       {(job) => {
-        const text = job.error?.stack || job.error?.message || group.message || "There is no message and no stack.";
+        const text =
+          job.error?.stack || job.error?.message || group.message || "The error has no message and no stack.";
         return (
           <div>
             <div className="row spread">
@@ -110,7 +111,7 @@ function Jobs({ group }: { group: Group }) {
             columns={COLUMNS}
             rows={found.pages.flatMap((page) => page.data)}
             id={(job) => job.id}
-            empty={<p className="muted">None is left: they were run again or discarded.</p>}
+            empty={<p className="muted">None is left: they were retried or discarded.</p>}
           />
           {query.hasNextPage && (
             <Button onClick={() => void query.fetchNextPage()} busy={query.isFetchingNextPage}>

@@ -19,7 +19,7 @@ export function FlowActions({ flow }: { flow: Flow }) {
   const touches = [FLOWS_KEY, ["job", flow.id], ["jobs"]];
   const cancel = useAct(
     (reason: string) => unwrap(api.POST("/api/flows/{flow_id}/cancel", { ...params, body: { reason } })),
-    { touches, onDone: close, quiet: true, done: () => "The flow is cancelled; jobs that run were asked to stop." },
+    { touches, onDone: close, quiet: true, done: () => "The flow is cancelled; running jobs were asked to stop." },
   );
   const retry = useAct(() => unwrap(api.POST("/api/flows/{flow_id}/retry", { ...params, body: {} })), {
     touches,
@@ -55,8 +55,8 @@ export function FlowActions({ flow }: { flow: Flow }) {
           onConfirm={(reason) => cancel.mutate(reason)}
         >
           <p className="wrap">
-            <strong>{flow.name}</strong> is cancelled with {plural(left, "job", "jobs", atLeast)} that have not ended:
-            those that wait at once, those that run within about two seconds.
+            <strong>{flow.name}</strong> is cancelled with {plural(left, "job", "jobs", atLeast)} that have not ended.
+            Waiting jobs stop at once, running jobs within about two seconds.
           </p>
         </ReasonDialog>
       )}

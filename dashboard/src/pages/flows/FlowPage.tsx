@@ -75,7 +75,7 @@ function Story({ flow }: { flow: Flow }) {
   return (
     <div className={`flow-story flow-story-${flow.state}`} role="status" aria-label="What matters">
       <p className="wrap flow-sentence">
-        {flow.state === "completed" ? "All of it has completed." : sentence || "It waits to be started."}
+        {flow.state === "completed" ? "The whole flow has completed." : sentence || "It waits to be started."}
         {flow.aborted && " The process that stored its jobs died before the last one."}
       </p>
       <div className="row">
@@ -156,11 +156,12 @@ function Nodes({ flow }: { flow: Flow }) {
       >
         {large && view === "table" && (
           <p className="flow-note muted">
-            A graph of {whole.boxes.length.toLocaleString("en-GB")} nodes tells nothing: here they are as a table.
+            A graph of {whole.boxes.length.toLocaleString("en-GB")} nodes would be unreadable, so they are listed as a
+            table.
           </p>
         )}
         {whole.boxes.length === 0 ? (
-          <p className="flow-note muted">It has no nodes that you may see.</p>
+          <p className="flow-note muted">It has no nodes that your key may see.</p>
         ) : view === "graph" ? (
           <Graph shown={shown} selected={selected?.key ?? null} onSelect={select} onFold={fold} />
         ) : view === "table" ? (

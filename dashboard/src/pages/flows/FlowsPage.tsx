@@ -62,7 +62,9 @@ export default function FlowsPage() {
               id={(flow) => flow.id}
               empty={
                 query.hasNextPage ? (
-                  <Empty title="Nothing found so far">There are more flows than one page looks at. Look further.</Empty>
+                  <Empty title="Nothing found so far">
+                    One page searches only a part of the flows. Search further.
+                  </Empty>
                 ) : filtered ? (
                   <Empty title="No flow matches">
                     <Button onClick={() => setSearch({ state: null, name: null })}>Show all flows</Button>
@@ -137,9 +139,9 @@ function Name({ flow }: { flow: Listed }) {
       <Link to="/flows/$id" params={{ id: flow.id }} className="wrap">
         {flow.name || "(no name)"}
       </Link>
-      {flow.kind === "batch" && <Badge title="Many jobs that are stored as one">batch</Badge>}
+      {flow.kind === "batch" && <Badge title="Many jobs that are stored as one unit">batch</Badge>}
       {flow.kind === "dynamic" && (
-        <Badge title="A job whose handler waits for jobs that it makes">made at run time</Badge>
+        <Badge title="A job whose handler waits for jobs that it creates">made at run time</Badge>
       )}
       {flow.cancelRequested && LIVE.includes(flow.state) && <Badge tone="warn">being cancelled</Badge>}
     </span>
@@ -194,7 +196,7 @@ function NoFlow() {
   ].join("\n");
   return (
     <Empty title="No flow yet">
-      A flow is jobs that wait for jobs: a graph that is declared as a whole, a batch, or a handler that calls others.
+      A flow is a set of jobs that wait for other jobs: a declared graph, a batch, or a handler that calls other jobs.
       <div className="flows-commands">
         <pre className="empty-command">{python}</pre>
         <pre className="empty-command">

@@ -37,7 +37,7 @@ export function Gantt({ flow }: { flow: Flow }) {
             </div>
             {!timeline.complete && (
               <p className="flow-note muted" role="status">
-                Not all jobs were looked at: bars may be too short, or missing.
+                Not all jobs were read: bars may be too short, or missing.
               </p>
             )}
           </>

@@ -73,7 +73,7 @@ export function Graph({ shown, selected, onSelect, onFold }: Props) {
         ref={scroll}
         className="graph-scroll"
         role="region"
-        aria-label={`Graph of ${plural(shown.boxes.length, "node")}. Arrow keys move between nodes; the same is in the table.`}
+        aria-label={`Graph of ${plural(shown.boxes.length, "node")}. Arrow keys move between nodes; the table shows the same data.`}
         tabIndex={0}
         onKeyDown={walk}
         onPointerDown={(event) => drag(event, scroll.current)}

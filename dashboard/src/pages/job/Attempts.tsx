@@ -163,7 +163,7 @@ function Exchange({ job, attempt }: { job: Detail; attempt: Attempt }) {
           {response.body && <Text text={response.body} name="body" />}
         </>
       ) : (
-        <p className="muted">No answer of the receiver was kept for this attempt.</p>
+        <p className="muted">No response of the receiver was stored for this attempt.</p>
       )}
     </div>
   );

@@ -48,7 +48,9 @@ export function Related({ job }: { job: Detail }) {
             <Links title="Other runs of its schedule" jobs={found.runs} />
             <Links title="Holds its dedupe key now" jobs={found.holder ? [found.holder] : []} />
             {!job.scheduleId && !found.parent && !found.holder && found.children.length + found.runs.length === 0 && (
-              <p className="muted">No schedule, parent, child or dedupe key connects it with another job.</p>
+              <p className="muted">
+                It is not related to other jobs by a schedule, a parent, children or a dedupe key.
+              </p>
             )}
           </div>
         )}
@@ -107,7 +109,7 @@ function Differences({ found }: { found: Comparison }) {
     return (
       <p className="muted">
         {found.complete
-          ? "No earlier job of this name has completed, as far as jobs are kept."
+          ? "No earlier job of this name that is still stored has completed."
           : "None of the latest 1,000 completed jobs has this name."}
       </p>
     );

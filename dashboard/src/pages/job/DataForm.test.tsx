@@ -51,7 +51,7 @@ test("a field that is emptied is taken out, and a choice is a truth", () => {
 
 test("a hidden value must be given again where the word for it would be stored", () => {
   render(<Form initial={{ amount: 1, password: "[redacted]" }} known={schema} refuse />);
-  expect(screen.getByText("password is hidden here; give the value again.")).toBeTruthy();
+  expect(screen.getByText("password is hidden here; enter the value again.")).toBeTruthy();
   fireEvent.change(screen.getByLabelText("password"), { target: { value: "new" } });
   expect(data.misfits).toEqual([]);
 });

@@ -55,7 +55,8 @@ function read(text: string): [Record<string, unknown> | null, string | undefined
 
 /** The places of words that stand for hidden values. */
 export function hiddenPlaces(value: unknown, path: Path): Misfit[] {
-  if (typeof value === "string" && HIDDEN.test(value)) return [{ path, text: "is hidden here; give the value again." }];
+  if (typeof value === "string" && HIDDEN.test(value))
+    return [{ path, text: "is hidden here; enter the value again." }];
   if (Array.isArray(value)) return value.flatMap((one, place) => hiddenPlaces(one, [...path, place]));
   if (isObject(value)) return Object.entries(value).flatMap(([name, one]) => hiddenPlaces(one, [...path, name]));
   return [];

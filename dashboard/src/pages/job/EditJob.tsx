@@ -58,7 +58,7 @@ export function EditJob({ job, onClose }: Props) {
         <OptionFields options={options} onChange={setOptions} dedupe={false} refused={about(save.error)} />
         {work.fields(save.error)}
         {hiddenPlaces(job.data, []).length > 0 && (
-          <p className="muted">A hidden value that stays as it is shown stays as it is stored.</p>
+          <p className="muted">If you leave a hidden value as it is shown, the stored value is kept.</p>
         )}
       </div>
     </Dialog>

@@ -108,8 +108,8 @@ function Result({ job }: { job: Detail }) {
           {job.state === "completed"
             ? "The handler returned nothing."
             : job.finishedAt
-              ? "There is none: the job has not completed."
-              : "There is none until the job completes."}
+              ? "No result: the job did not complete."
+              : "No result yet: the job has not completed."}
         </p>
       )}
     </>
@@ -207,7 +207,8 @@ function Facts({ job }: { job: Detail }) {
     ]);
   if (job.dataVersion > 1) rows.push(["Payload version", job.dataVersion]);
   if (job.encrypted) rows.push(["Stored", "with encrypted values"]);
-  if (job.suspect) rows.push(["Suspect", "It ran when its worker died: it runs in a process of its own."]);
+  if (job.suspect)
+    rows.push(["Suspect", "It was running when its worker died, so its next attempt runs in a separate process."]);
   if (job.state === "running" && job.leaseUntil) rows.push(["Lease until", <Moment key="lease" at={job.leaseUntil} />]);
   rows.push(["Fencing token", job.token]);
   return (

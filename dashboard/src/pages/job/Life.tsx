@@ -9,7 +9,7 @@ const NARROWEST = 46;
 export function Life({ job }: { job: Detail }) {
   const now = useNow(1000);
   const spans = job.timeline;
-  if (spans.length === 0) return <p className="muted">Another program has stored this job without its times.</p>;
+  if (spans.length === 0) return <p className="muted">Another program stored this job without its times.</p>;
   const drawn = bars(spans, now);
   const label = drawn.map((bar) => `${words(bar.span, isOpen(bar.span, now))}, ${duration(bar.lasted)}`).join("; ");
   return (

@@ -123,7 +123,7 @@ function HandlerForm({ handler }: { handler: Handler }) {
     >
       {(problem) => (
         <>
-          {!schema && <p className="muted">Its parameters have no schema: give the data as JSON.</p>}
+          {!schema && <p className="muted">Its parameters have no schema: enter the data as JSON.</p>}
           <DataForm
             data={data}
             schema={schema}
@@ -183,7 +183,7 @@ function Make({ body, bad, missing = [], options, python, optionFields, children
     quiet: true,
     touches: [["jobs"]],
     done: (answer) =>
-      answer.data.deduplicated ? "A job with this dedupe key existed already; this is it." : "The job is made.",
+      answer.data.deduplicated ? "A job with this dedupe key already exists; this is it." : "The job is created.",
     onDone: (answer) => void navigate({ to: "/jobs/$id", params: { id: answer.data.jobId } }),
   });
   const problem = make.error instanceof Problem ? make.error : null;
@@ -209,7 +209,7 @@ function Make({ body, bad, missing = [], options, python, optionFields, children
             <span className="muted wrap">
               {missing.length > 0
                 ? `Still to be filled in: ${missing.join(", ")}.`
-                : "Something above is missing or does not fit."}
+                : "A field above is missing or invalid."}
             </span>
           )}
         </div>

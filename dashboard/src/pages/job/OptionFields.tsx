@@ -74,7 +74,7 @@ export function OptionFields({ options, onChange, usual, queues, refused, dedupe
           label="Dedupe key"
           value={options.dedupeKey}
           maxLength={200}
-          hint="While a job with this key waits or runs, no second one is made."
+          hint="While a job with this key waits or runs, no second one is created."
           error={refused?.("dedupeKey")}
           onChange={(event) => set({ dedupeKey: event.target.value })}
         />

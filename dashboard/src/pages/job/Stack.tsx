@@ -56,7 +56,7 @@ export function StackPanel({ job }: { job: Detail }) {
     >
       {late && (
         <p className="field-error" role="alert">
-          The worker has not answered. It may be busy, stopped or cut off from the database.
+          The worker has not answered. It may be busy, stopped or disconnected from the database.
         </p>
       )}
       {stack ? (
@@ -68,7 +68,7 @@ export function StackPanel({ job }: { job: Detail }) {
         </>
       ) : (
         <p className="muted">
-          The worker tells the calls of the handler, without any values, within about two seconds.
+          The worker reports the stack of the handler, without any values, within about two seconds.
         </p>
       )}
     </Panel>

@@ -94,7 +94,7 @@ function Sentence({ job }: { job: Detail }) {
         </p>
       );
     default:
-      return <p>It is in the state {job.state || "(none)"}, which this version does not know.</p>;
+      return <p>It is in the state {job.state || "(none)"}, which this version of the dashboard does not know.</p>;
   }
 }
 

@@ -4,6 +4,6 @@ export function readPayload(text: string): { value: unknown; error?: string } {
   try {
     return { value: JSON.parse(text) as unknown };
   } catch {
-    return { value: null, error: 'This is no JSON. A text stands in quotes: "yes".' };
+    return { value: null, error: 'This is not JSON. Put text in quotes: "yes".' };
   }
 }

@@ -37,13 +37,14 @@ export function webhookBody(hook: Webhook): Made {
   if (Object.keys(headers).length > 0) body["headers"] = headers;
   const payload = payloadOf(hook.body);
   if (payload !== undefined) body["body"] = payload;
-  if (!/^https?:\/\/./.test(hook.endpoint.trim())) return { body, error: "The URL begins with http:// or https://." };
+  if (!/^https?:\/\/./.test(hook.endpoint.trim()))
+    return { body, error: "The URL must begin with http:// or https://." };
   return { body, error };
 }
 
 export function mailBody(mail: Mail): Made {
   const body = { type: "email", data: { to: mail.to.trim(), subject: mail.subject, text: mail.text } };
-  return { body, error: mail.to.includes("@") ? undefined : "Give at least one address." };
+  return { body, error: mail.to.includes("@") ? undefined : "Enter at least one address." };
 }
 
 /** The request of a stored webhook as it is shown; hidden values are the words that stand for them. */

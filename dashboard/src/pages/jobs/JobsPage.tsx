@@ -139,7 +139,7 @@ export default function JobsPage() {
             >
               {!selecting && more ? `${news} or more new jobs` : plural(news, "new job", "new jobs")}
             </Button>
-            {selecting && <span className="muted">The list stands still while jobs are selected.</span>}
+            {selecting && <span className="muted">The list does not update while jobs are selected.</span>}
           </div>
         )}
         {query.data === undefined ? (
@@ -167,7 +167,7 @@ export default function JobsPage() {
             />
             {!query.data.complete && (
               <p className="jobs-note muted" role="status">
-                {query.data.searched ?? "A part of the jobs was searched."}
+                {query.data.searched ?? "Only a part of the jobs was searched."}
               </p>
             )}
           </>
@@ -229,9 +229,7 @@ function selectColumn(
 
 function Nothing({ filter, complete, onClear }: { filter: Filter; complete: boolean; onClear: () => void }) {
   if (!complete)
-    return (
-      <Empty title="Nothing found so far">There are more jobs than one page searches. Search further below.</Empty>
-    );
+    return <Empty title="Nothing found so far">One page searches only a part of the jobs. Search further below.</Empty>;
   if (!isEmpty(filter))
     return (
       <Empty title="No job matches">
@@ -240,7 +238,7 @@ function Nothing({ filter, complete, onClear }: { filter: Filter; complete: bool
     );
   return (
     <Empty title="No job yet" command={'await scheduler.schedule("hello", {"name": "Ada"})'}>
-      A job is one piece of work. Schedule the first one from Python, over HTTP, or with the button New job.
+      A job is one piece of work. Schedule the first one in Python, over HTTP, or with the button New job.
     </Empty>
   );
 }

@@ -104,7 +104,7 @@ function Views({ filter, prefs, setPrefs, onView }: ViewsProps) {
     <Popover label="Views" small look="quiet">
       {(close) => (
         <div className="jobs-views">
-          {prefs.views.length === 0 && <p className="muted">A view is a filter with a name. This browser keeps it.</p>}
+          {prefs.views.length === 0 && <p className="muted">A view is a named filter. It is stored in this browser.</p>}
           {prefs.views.map((view) => (
             <div key={view.name} className="row spread">
               <Button

@@ -101,7 +101,7 @@ export function OperationDialog({ verb, meant, queues, onClose, onCreated }: Pro
         )}
         <TextField
           label="Reason"
-          hint="It is kept in the audit log. The operation starts after ten seconds and can be undone until then."
+          hint="It is stored in the audit log. The operation starts after ten seconds; until then you can undo it."
           value={reason}
           maxLength={1000}
           autoFocus
@@ -151,7 +151,11 @@ function Shown({ verb, preview }: { verb: Verb; preview: Preview }) {
       </p>
     );
   if (preview.count === 0)
-    return <p>Counting stopped before the first match: there may be jobs further back. Each that matches is meant.</p>;
+    return (
+      <p>
+        Counting stopped before the first match. Older jobs may still match; the operation acts on every job that does.
+      </p>
+    );
   return (
     <div>
       <p>
@@ -161,7 +165,7 @@ function Shown({ verb, preview }: { verb: Verb; preview: Preview }) {
           : preview.count === 1
             ? "is meant."
             : "are meant."}{" "}
-        Jobs that are made from now on are not touched.
+        Jobs created from now on are not touched.
       </p>
       <ul className="operation-sample">
         {preview.sample.map((job) => (

@@ -49,11 +49,11 @@ export default function OperationPage() {
             <p className="muted">
               {count(operation.progress.examined)} of {plural(operation.count, "job", "jobs", operation.capped)}{" "}
               examined: {count(operation.progress.changed)} changed, {count(operation.progress.skipped)} skipped since
-              they did not match any more, {count(operation.progress.refused)} refused.
+              they no longer matched, {count(operation.progress.refused)} refused.
             </p>
             {operation.error && <p className="field-error wrap">{operation.error}</p>}
             {operation.state === "waiting" && (
-              <p className="muted">Until it starts, it can be undone: no job is changed before.</p>
+              <p className="muted">You can undo it until it starts: no job is changed before that.</p>
             )}
           </Panel>
           <Panel title="Which jobs, why and when">

@@ -67,7 +67,7 @@ export function CancelButton({ operation }: { operation: Pick<Operation, "id" | 
   const role = useRole();
   const waiting = operation.state === "waiting";
   const stop = useAct(() => cancelOperation(operation.id), {
-    done: (after) => (after.startedAt ? "Cancelled; what was done stays done." : "Undone: no job was changed."),
+    done: (after) => (after.startedAt ? "Cancelled; changes already made remain." : "Undone: no job was changed."),
     touches: [["operations"]],
   });
   if (ended(operation) || !role.can("operator")) return null;
@@ -76,7 +76,7 @@ export function CancelButton({ operation }: { operation: Pick<Operation, "id" | 
   const left = Math.max(0, Math.ceil(Math.min(wait, Date.parse(operation.startsAt) - now) / 1000));
   return (
     <Button small busy={stop.isPending} onClick={() => stop.mutate()}>
-      {waiting ? (left > 0 ? `Undo (${left} s)` : "Undo: no worker has begun") : "Cancel the rest"}
+      {waiting ? (left > 0 ? `Undo (${left} s)` : "Undo: no worker has started it") : "Cancel the rest"}
     </Button>
   );
 }

@@ -59,8 +59,8 @@ export default function OperationsPage() {
                 id={(one) => one.id}
                 empty={
                   <Empty title="No operation yet">
-                    Select jobs on the page <Link to="/jobs">Jobs</Link>, and retry, cancel or delete them: each such
-                    action is an operation, with its progress and its reason.
+                    Select jobs on the page <Link to="/jobs">Jobs</Link>, and retry, cancel or delete them. Each such
+                    action is an operation with its progress and reason.
                   </Empty>
                 }
               />

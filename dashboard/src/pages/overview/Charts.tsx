@@ -69,7 +69,7 @@ function Drawn({ series, view, onPart, onClear }: DrawnProps) {
   const marks = useMemo(() => marksOf(series, view), [series, view.part, view.zoomed]);
   if (isQuiet(series))
     return (
-      <Empty title="Nothing was run in this time" command={'await scheduler.schedule("hello")'}>
+      <Empty title="No attempts in this time" command={'await scheduler.schedule("hello")'}>
         Workers count the attempts that they make; choose a longer range, or schedule a job.
       </Empty>
     );
@@ -87,7 +87,8 @@ function Drawn({ series, view, onPart, onClear }: DrawnProps) {
       <Chart {...common} title="Run time" lines={charts.runs} format={tick} steps={STEPS} />
       <p className="muted charts-note">
         Times in {viewerZone}. Percentiles of each step; “oldest waiting” is the due job that has waited for longest, by
-        a look once a minute.{series.deploys.length > 0 && " Dashed marks: a release or a version of workers appeared."}
+        a look once a minute.
+        {series.deploys.length > 0 && " Dashed lines mark the first worker with a new release or version."}
       </p>
     </>
   );

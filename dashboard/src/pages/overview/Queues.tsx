@@ -105,9 +105,9 @@ function Drain({ queues }: { queues: readonly Queue[] }) {
   return (
     <p className="overview-foot muted sentence">
       {slowest
-        ? `At the rate of the last minutes, every backlog is worked off in ${estimate(slowest.drainMs ?? 0)}${isCapped(slowest) ? " or more" : ""}; ${slowest.name} takes longest.`
+        ? `At the rate of the last minutes, all backlogs are finished in ${estimate(slowest.drainMs ?? 0)}${isCapped(slowest) ? " or more" : ""}; ${slowest.name} takes longest.`
         : queues.some((queue) => backlogOf(queue) > 0)
-          ? "No rate is known yet by which the backlog could be worked off."
+          ? "The rate is not known yet, so the time for the backlog cannot be estimated."
           : "No queue has a backlog."}
       {slowest &&
         stuck.length > 0 &&

@@ -55,7 +55,7 @@ export function sentenceOf(cure: Cure): string {
     case "close_breaker":
       return `The breaker of the ${wordsOf(target)} closes: its jobs start again, and it counts attempts from zero.`;
     default:
-      return `The dead letters of ${target.name ?? "this error"} with the same error run again, as an order that workers carry out.`;
+      return `The dead letters of ${target.name ?? "this error"} with the same error run again; workers carry this out in the background.`;
   }
 }
 

@@ -33,7 +33,7 @@ export function BreakerList({ target }: { target?: string }) {
               title="No breaker is declared"
               command={'@scheduler.job("charge", breaker=Breaker(errors=0.5, window=60, open_for=30))'}
             >
-              A breaker starts none of the jobs of a name for a while when too many of their attempts fail.
+              A breaker stops starting the jobs of a name for a while when too many of their attempts fail.
             </Empty>
           </Panel>
         ) : (
@@ -177,7 +177,7 @@ function BreakerActions({ breaker }: { breaker: Breaker }) {
           onConfirm={(reason) => (opens ? open : close).mutate(reason)}
         >
           {opens
-            ? "Workers start none of its jobs until it is closed. Running jobs go on."
+            ? "Workers start none of its jobs until it is closed. Running jobs continue."
             : "Workers start its jobs again at once, and it counts attempts from zero."}
         </ReasonDialog>
       )}

@@ -55,8 +55,8 @@ export function LimitDialog({ target, limit, onClose }: { target: Target; limit?
     >
       <div className="stack">
         <p>
-          An override counts instead of what the code declares ({limitWords(limit?.declared ?? NONE)}), until it is
-          removed. A field that is left empty stays as declared.
+          An override replaces the limits that the code declares ({limitWords(limit?.declared ?? NONE)}), until you
+          remove it. If you leave a field empty, the declared limit applies.
         </p>
         <div className="columns">
           <TextField
@@ -89,7 +89,7 @@ export function LimitDialog({ target, limit, onClose }: { target: Target; limit?
         </div>
         <TextField
           label="Reason (optional)"
-          hint="It is kept in the audit log and shown beside the limit."
+          hint="It is stored in the audit log and shown next to the limit."
           value={asked.reason}
           maxLength={1000}
           onChange={change("reason")}

@@ -65,7 +65,7 @@ export function LimitPanel({ limit }: { limit: Limit }) {
         columns={columnsOf(limit)}
         rows={limit.uses}
         id={(use) => use.gate}
-        empty={<p className="queue-note muted">Nothing holds it, and nothing waits for it.</p>}
+        empty={<p className="queue-note muted">No job uses it, and no job waits for it.</p>}
       />
     </Panel>
   );

@@ -27,7 +27,7 @@ export function usePauseActions(queue: string) {
       call={(reason) => pauseCall(queue, reason)}
       onConfirm={(reason) => pause.mutate(reason)}
     >
-      Workers start none of its jobs until it is resumed. Running jobs go on.
+      Workers start none of its jobs until it is resumed. Running jobs continue.
     </ReasonDialog>
   );
   return { ask: () => setAsking(true), resume: () => resume.mutate(), dialog, busy: resume.isPending };

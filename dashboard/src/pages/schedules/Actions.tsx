@@ -95,8 +95,8 @@ export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean
           call={(reason) => callOf(schedule.id, "pause", reason)}
           onConfirm={(reason) => act.pause.mutate(reason)}
         >
-          It makes no jobs until it is resumed. Jobs that it has made go on. A backfill can make up for the firings in
-          between.
+          It makes no jobs until it is resumed. Jobs that it has made continue. A backfill can make the jobs of the
+          firings in between.
         </ReasonDialog>
       )}
       {asked === "trigger" && (
@@ -108,7 +108,7 @@ export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean
           call={(reason) => callOf(schedule.id, "trigger", reason)}
           onConfirm={(reason) => act.trigger.mutate(reason)}
         >
-          One job of {schedule.name} is made now, beside the firings. The next firing stays where it is.
+          One job of {schedule.name} is made now, in addition to the firings. The next firing does not change.
         </ReasonDialog>
       )}
       {asked === "skip" && (
@@ -134,7 +134,7 @@ export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean
           call={() => callOf(schedule.id, "delete")}
           onConfirm={() => (list ? act : gone).delete.mutate()}
         >
-          The schedule and its ledger are deleted for ever. The jobs that it has made stay.
+          The schedule and its ledger are deleted permanently. The jobs that it has made stay.
           {schedule.declaredBy &&
             ` It is declared in the code of ${schedule.declaredBy}: the next start makes it again.`}
         </ReasonDialog>

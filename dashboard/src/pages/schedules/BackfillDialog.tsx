@@ -70,8 +70,8 @@ export function BackfillDialog({ schedule, onClose }: { schedule: Schedule; onCl
     >
       <div className="stack">
         <p>
-          Jobs are made for firings of the past, each with its own time. A backfill that stops halfway can be repeated:
-          no job is made twice.
+          A backfill makes the jobs of past firings, each with its own time. You can repeat a backfill that stopped
+          halfway: no job is made twice.
         </p>
         <div className="columns">
           <TextField
@@ -95,7 +95,7 @@ export function BackfillDialog({ schedule, onClose }: { schedule: Schedule; onCl
           onChange={setWhich}
           options={[
             ["not_run", "Missed and skipped ones"],
-            ["all", "All, also those that ran"],
+            ["all", "All, including those that ran"],
           ]}
         />
         {error ? (

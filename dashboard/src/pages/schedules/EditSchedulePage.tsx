@@ -39,7 +39,7 @@ export default function EditSchedulePage() {
     return (
       <>
         <PageHead title={id ? `Edit ${id}` : "New schedule"} />
-        <Empty title="Not allowed">Schedules are made and changed with a key of the role operator.</Empty>
+        <Empty title="Not allowed">To create or change schedules, log in with a key of the role operator.</Empty>
       </>
     );
   return id === undefined ? <Editor stored={null} /> : <EditStored id={id} />;
@@ -305,7 +305,9 @@ function WorkFields({ form, set, faults, stored }: Fields & { stored: boolean })
             placeholder="sync-orders"
             disabled={stored}
             hint={
-              stored ? "It stays; make a new schedule for another handler." : "The name under which a worker knows it."
+              stored
+                ? "It cannot be changed; create a new schedule for another handler."
+                : "The name under which a worker registers it."
             }
           />
           <TextArea
@@ -362,7 +364,7 @@ function RuleFields({ form, set, faults, stored }: Fields & { stored: Schedule |
       {form.kind === "kept" && (
         <p className="wrap">
           {stored?.description}.{" "}
-          <span className="muted">This rule was made in code and has more than this form shows.</span>
+          <span className="muted">This rule was created in code and has parts that this form cannot show.</span>
         </p>
       )}
       {form.kind === "cron" && (
@@ -436,7 +438,7 @@ function PolicyFields({ form, set, faults }: Fields) {
           {...text("jitter")}
           label="Jitter"
           placeholder="none"
-          hint="Spreads the firings by up to this: 30s, 5m"
+          hint="Delays each firing by up to this time: 30s, 5m"
         />
         <TextField
           {...text("pauseAfter")}

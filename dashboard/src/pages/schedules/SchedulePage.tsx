@@ -194,13 +194,13 @@ function Policies({ schedule }: { schedule: Schedule }) {
       <dd>
         {schedule.jitter && schedule.jitter !== "0s"
           ? `Each job is made up to ${spelt(schedule.jitter)} later, always the same for the same firing.`
-          : "None: each job is made at its time."}
+          : "None: each job is made exactly at its time."}
       </dd>
       <dt>Failures</dt>
       <dd>
         {schedule.pauseAfter
           ? `Paused after ${plural(schedule.pauseAfter, "failed run")} in a row.`
-          : "It goes on, however many runs fail."}
+          : "It continues, however many runs fail."}
       </dd>
       <dt>Bounds</dt>
       <dd>
@@ -242,9 +242,7 @@ function Ledger({ id }: { id: string }) {
             rows={rows}
             id={(row) => `${row.at}${row.jobId}${row.outcome}`}
             empty={
-              <Empty title="It has not fired yet">
-                Every firing will be listed here with its outcome and the reason.
-              </Empty>
+              <Empty title="It has not fired yet">Every firing is listed here with its outcome and the reason.</Empty>
             }
             columns={[
               {
@@ -341,7 +339,9 @@ function Jobs({ id }: { id: string }) {
             rows={rows}
             id={(row) => row.id}
             empty={
-              <Empty title="None of its jobs is stored">Finished jobs are kept for as long as the settings say.</Empty>
+              <Empty title="None of its jobs is stored">
+                The retention settings determine how long finished jobs are kept.
+              </Empty>
             }
             columns={[
               { key: "state", title: "State", cell: (row) => <StateBadge job={row} /> },

@@ -205,8 +205,8 @@ function Legend() {
 
 function NothingMatches({ more }: { more: boolean }) {
   return (
-    <Empty title={more ? "None of the schedules looked at so far matches" : "No schedule matches"}>
-      {more ? "There are more to look at: press “Look further”." : "Change the filter, or remove it."}
+    <Empty title={more ? "No schedule searched so far matches" : "No schedule matches"}>
+      {more ? "There are more schedules: press “Look further”." : "Change the filter, or remove it."}
     </Empty>
   );
 }
@@ -219,7 +219,7 @@ function NoSchedules() {
         'await scheduler.schedule("report", repeat=Cron("0 9 * * MON-FRI", "Europe/Paris"), schedule_id="daily-report")'
       }
     >
-      A schedule makes a job at each of its firings. Make one here, or in code:
+      A schedule makes a job at each of its firings. Create one here, or in code:
     </Empty>
   );
 }

@@ -28,8 +28,8 @@ test("a mark says why in a sentence", () => {
   );
   expect(whyOf({ ...overlap, reason: "overlap: s@1 is going" })).toContain("leaves this one out: s@1 is going");
   const missed = firing({ outcome: "missed", reason: "the latest run stands for it" });
-  expect(whyOf(missed)).toBe("Missed: no worker was there in time (the latest run stands for it).");
-  expect(whyOf(firing({ jobState: null }))).toContain("not stored any more");
+  expect(whyOf(missed)).toBe("Missed: no worker was running in time (the latest run stands for it).");
+  expect(whyOf(firing({ jobState: null }))).toContain("no longer stored");
 });
 
 test("a strip is a sentence for those who do not see it", () => {

@@ -49,14 +49,14 @@ const OUTCOMES: Record<string, string> = {
   triggered: "Triggered by hand",
   due: "Due, and no worker has decided it yet: is a worker running?",
   expected: "Expected",
-  missed: "Missed: no worker was there in time",
+  missed: "Missed: no worker was running in time",
 };
 
 const JOBS: Record<string, string> = {
   completed: "its job has completed",
   failed: "its job has failed",
   running: "its job is running",
-  retrying: "its job has failed and is tried again",
+  retrying: "its job has failed and is being retried",
   pending: "its job waits for a worker",
   blocked: "its job waits for other jobs",
   cancelled: "its job was cancelled",
@@ -70,7 +70,7 @@ export function whyOf(firing: Firing): string {
   if (firing.outcome === "skipped") text = `Skipped: ${skipReason(firing.reason)}`;
   else if (firing.reason) text += ` (${firing.reason})`;
   if (firing.jobId && firing.outcome !== "missed")
-    text += `; ${firing.jobState ? (JOBS[firing.jobState] ?? firing.jobState) : "its job is not stored any more"}`;
+    text += `; ${firing.jobState ? (JOBS[firing.jobState] ?? firing.jobState) : "its job is no longer stored"}`;
   if (firing.actor) text += `. By ${firing.actor}`;
   return `${text}.`;
 }

@@ -22,7 +22,7 @@ export function ScheduleState({ schedule }: { schedule: Schedule }) {
       <span className="row">
         <StateWord state={schedule.state} />
         {schedule.failing && (
-          <Badge tone="bad" title="Its last job has failed or is tried again.">
+          <Badge tone="bad" title="Its last job has failed or is being retried.">
             failing
           </Badge>
         )}
@@ -80,7 +80,7 @@ type Firing = { at: string; local: string; due: string; notes: string[] };
 /** Coming firings: in the zone of the schedule and in the viewer's, with notes on what moved them. */
 export function Firings({ firings, zone }: { firings: readonly Firing[]; zone: string | null | undefined }) {
   const own = zone && zone !== viewerZone ? zone : null;
-  if (firings.length === 0) return <p className="muted">It has no firing to come.</p>;
+  if (firings.length === 0) return <p className="muted">It has no further firing.</p>;
   return (
     <table className="table schedules-firings">
       <caption className="visually-hidden">The next firings</caption>

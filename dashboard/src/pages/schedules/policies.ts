@@ -9,7 +9,7 @@ export const OVERLAPS: readonly [string, string][] = [
   ["skip", "Skip: no new run while one is going"],
   ["queue_one", "Queue one: at most one run waits for the running one"],
   ["queue_all", "Queue all: runs follow one after the other"],
-  ["cancel_running", "Cancel the running one and start anew"],
+  ["cancel_running", "Cancel the running one and start a new run"],
 ];
 
 export const MISFIRES: readonly [string, string][] = [
@@ -29,6 +29,6 @@ export function misfireWords(policy: Policy): string {
       : policy.misfire === "latest"
         ? "missed firings get one run together"
         : "missed firings get no run";
-  const deadline = policy.startDeadline ? `; none that is older than ${spelt(policy.startDeadline)}` : "";
+  const deadline = policy.startDeadline ? `; none older than ${spelt(policy.startDeadline)}` : "";
   return `A firing is missed ${spelt(policy.misfireGrace)} after its time: ${kept}${deadline}`;
 }

@@ -72,7 +72,7 @@ export function KeysTab() {
       {open?.what === "revoke" && <RevokeDialog of={open.key} onClose={close} />}
       {shown && (
         <Once title={shown.title} text={shown.text} onClose={() => setShown(null)}>
-          Send it in the header Authorization: Bearer, or log in with it here.
+          Send it as Authorization: Bearer KEY, or log in with it here.
         </Once>
       )}
     </Shelf>
@@ -185,7 +185,7 @@ function CreateDialog({ first, onClose, onDone }: DialogProps & { first: boolean
             problem={problem}
             queues="Queues that it reaches"
             prefixes="Beginnings of job names that it reaches"
-            hint="Without queues and names it reaches everything."
+            hint="Without queues and prefixes, it reaches everything."
           />
           <TextField
             label="Ends (optional)"
@@ -229,7 +229,7 @@ function RotateDialog({ of: key, onClose, onDone }: DialogProps & { of: Key }) {
       }}
       onClose={onClose}
     >
-      <p>The key keeps its id, role and scope, and gets a new secret. Until the old one ends, both are valid.</p>
+      <p>The key keeps its id, role and scope, and gets a new secret. Until the old secret expires, both are valid.</p>
       <Select
         label="The old secret ends"
         value={grace}
@@ -266,11 +266,11 @@ function RevokeDialog({ of: key, onClose }: { of: Key; onClose: () => void }) {
       <div className="stack">
         <p>
           Requests with this key ({key.role}, {scopeWords(key.scope)}) are refused from now on, and its sessions end
-          within a second. It cannot be undone.
+          within a second. This cannot be undone.
         </p>
         {session.actor === `key:${key.id}` && <p className="settings-note">This is the key of your own session.</p>}
         <Checkbox
-          label="Also revoke the keys that were made with it (after a leak)"
+          label="Also revoke the keys that were created with it (after a leak)"
           checked={made}
           onChange={(event) => setMade(event.target.checked)}
         />

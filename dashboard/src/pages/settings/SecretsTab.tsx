@@ -196,7 +196,7 @@ function PutDialog({
         required
         value={to}
         placeholder="https://api.example.com"
-        hint="One to a line; * alone means everywhere."
+        hint="One per line; a single * allows every origin."
         onChange={(event) => setTo(event.target.value)}
         error={problem?.about("origins")}
       />
@@ -240,7 +240,7 @@ function DeleteDialog({ of: secret, onClose }: { of: Secret; onClose: () => void
       }}
       onClose={onClose}
     >
-      <p>All its values are deleted. Webhooks that refer to it fail from then on. It cannot be undone.</p>
+      <p>All its values are deleted. Webhooks that refer to it fail from then on. This cannot be undone.</p>
     </RemoveDialog>
   );
 }

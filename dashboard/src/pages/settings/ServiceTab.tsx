@@ -65,7 +65,7 @@ function versions({ version, python, platform, access, encryption }: Settings): 
         "with an API key or a session"
       ) : (
         <Badge key="open" tone="warn">
-          without a key, from this machine and user
+          without a key, only for this user on this machine
         </Badge>
       ),
     ],

@@ -55,9 +55,9 @@ export function DrainAction({ worker }: { worker: Worker }) {
           call={(reason) => drainCall(worker.id, reason)}
           onConfirm={(reason) => drain.mutate(reason)}
         >
-          It claims no more jobs, finishes{" "}
-          {worker.running ? `the ${plural(worker.running, "job")} that it runs` : "at once"}, and ends. A process of{" "}
-          <code>mainspring worker</code> is not replaced. Until it has ended, the drain can be cancelled.
+          It claims no more jobs, finishes {worker.running ? `its ${plural(worker.running, "running job")}` : "at once"}
+          , and ends. A process of <code>mainspring worker</code> is not replaced. Until it has ended, the drain can be
+          cancelled.
         </ReasonDialog>
       )}
     </>

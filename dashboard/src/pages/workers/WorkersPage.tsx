@@ -53,7 +53,7 @@ export default function WorkersPage() {
       ) : (
         <Panel>
           <Empty title="Workers belong to the whole installation">
-            This key has a scope. A key without one sees the workers.
+            This key has a scope. Only a key without a scope can see the workers.
           </Empty>
         </Panel>
       )}
@@ -79,7 +79,7 @@ function Workers({ workers }: { workers: Worker[] }) {
     <>
       <p className="sentence">
         {plural(live.length, "live worker")} with {plural(slots, "slot")}, {count(running)} of them in use.
-        {live.length === 0 && " No job is run until one is started: mainspring worker myapp.jobs:scheduler"}
+        {live.length === 0 && " No jobs run until you start one: mainspring worker myapp.jobs:scheduler"}
       </p>
       {differences.length > 0 && (
         <div className="worker-drift" role="status">
@@ -190,7 +190,10 @@ function LoopLag({ ms }: { ms: number | null | undefined }) {
   const tone = lagTone(ms);
   if (tone === "neutral") return <>{duration(ms)}</>;
   return (
-    <Badge tone={tone} title="A handler blocks the event loop: move its work into a plain function, or a process.">
+    <Badge
+      tone={tone}
+      title="A handler blocks the event loop: move its work into a plain (not async) function or a separate process."
+    >
       {duration(ms)}
     </Badge>
   );

@@ -42,7 +42,7 @@ async def list_alert_rules(caller: Viewer) -> ListAnswer[RuleOut]:
 
 @router.post("", summary="Create an alert rule", status_code=201, response_model=Answer[RuleOut])
 async def create_alert_rule(body: RuleIn, caller: Operator, once: Once) -> Response:
-    """Create a rule that tells of a problem by email, webhook or chat: once when it begins, again every `repeatEvery`,
+    """Create a rule that reports a problem by email, webhook or chat: once when it begins, again every `repeatEvery`,
     and once when it is over. Problems that begin within `groupWindow` share a message."""
 
     async def make(rule_id: str) -> Made:
@@ -70,7 +70,7 @@ async def get_alert_rule(rule_id: RuleId, caller: Viewer) -> Answer[RuleOut]:
 
 @router.patch("/{rule_id}", summary="Change an alert rule")
 async def change_alert_rule(rule_id: RuleId, body: RuleChange, caller: Operator) -> Answer[RuleOut]:
-    """Change the given fields of a rule. A rule that watches something else from now on begins anew."""
+    """Change the given fields of a rule. If the change makes the rule watch something else, its alert starts over."""
     before = await _reached(caller, rule_id)
     options = body.options()
     if {"queues", "prefixes"} & options.keys():
@@ -89,7 +89,7 @@ async def change_alert_rule(rule_id: RuleId, body: RuleChange, caller: Operator)
 
 @router.delete("/{rule_id}", summary="Delete an alert rule")
 async def delete_alert_rule(rule_id: RuleId, caller: Operator) -> Answer[RuleOut]:
-    """Delete a rule and return it. Messages that are on their way are sent still."""
+    """Delete a rule and return it. Messages that are already on their way are still sent."""
     before = await _reached(caller, rule_id)
     await caller.scheduler.alerts.delete(rule_id)
     await caller.note("alert.delete", rule_id, before=_told(before))
@@ -98,7 +98,8 @@ async def delete_alert_rule(rule_id: RuleId, caller: Operator) -> Answer[RuleOut
 
 @router.post("/{rule_id}/silence", summary="Silence an alert rule")
 async def silence_alert_rule(rule_id: RuleId, body: SilenceIn, caller: Operator) -> Answer[RuleOut]:
-    """Send no messages of a rule for some time. When the silence is over, the rule sends what is true then."""
+    """Let a rule send no messages for some time. When the silence ends, the rule reports the current state of its
+    alert."""
     before = await _reached(caller, rule_id)
     until = body.until if body.duration is None else body.duration
     assert until is not None
@@ -119,8 +120,8 @@ async def unsilence_alert_rule(rule_id: RuleId, caller: Operator, body: Nothing 
 
 @router.post("/{rule_id}/test", summary="Test an alert rule")
 async def test_alert_rule(rule_id: RuleId, caller: Operator, body: TrialIn | None = None) -> Answer[list[AlertTestOut]]:
-    """Send one message, marked as a test, to each destination, silence or not, and return what has become of it within
-    the timeout. A worker sends it, or this service where no live worker can."""
+    """Send one message, marked as a test, to each destination, even while the rule is silenced, and return the outcomes
+    within the timeout. A worker sends it or, if no live worker can, this service."""
     rule = await _reached(caller, rule_id)
     ids = await caller.backend.begin_alert_test(rule)
     await caller.service.alerts.deliver(ids)

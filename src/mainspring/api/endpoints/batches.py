@@ -80,8 +80,8 @@ _ENDED = "This batch was cancelled, or failed since its body ended early; use a 
 )
 async def start_batch(request: Request, caller: Operator, key: Key = None, traceparent: Trace = None) -> Response:
     """Store any number of jobs, and run callbacks when all have ended. The first line (NDJSON), or the first entry of a
-    JSON array, is about the batch: `name`, the callbacks `onSuccess`, `onFailure` and `onDone`, each a `job` with
-    `data`, an `endpoint` or an email as a node of a flow is, `tolerate` (a number of jobs, or a fraction), `queue`,
+    JSON array, describes the batch: `name`, the callbacks `onSuccess`, `onFailure` and `onDone` (each a `job` with
+    `data`, an `endpoint` or an email, like a node of a flow), `tolerate` (a number of jobs, or a fraction), `queue`,
     `priority` and `tags`. Each further line is a job, given as for `POST /api/jobs/bulk`, without a `dedupeKey`.
 
     The jobs are stored in chunks while the service reads the body, and may run at once. The answer has

@@ -79,10 +79,10 @@ ItemOutcome = Job | Problem
 async def create_jobs(request: Request, caller: Operator, key: Key = None) -> Response:
     """Create many jobs, each given as for `POST /api/jobs`, one per line (NDJSON) or as entries of a JSON array. The
     service stores them in chunks while it reads the body, and answers line by line: `{"line": 1, "jobId": …}`, or
-    `{"line": 2, "error": {"status", "detail", "field"}}` for a refused item; the other items are stored all the same.
+    `{"line": 2, "error": {"status", "detail", "field"}}` for a refused item; the other items are still stored.
     Schedules cannot be created in bulk. With an `Idempotency-Key`, the same body sent again within a day creates no job
-    twice: an item that was stored before is answered with `"deduplicated": true`, an item that was not is stored, and
-    a different item at the place of a stored one is refused with 422."""
+    twice: an item that was stored before is answered with `"deduplicated": true`, an item that was not is stored, and a
+    different item in the position of a stored one is refused with 422."""
     splitter = splitter_of(request, caller)
     record = None if key is None else await BulkRecord.open(caller, key)
     headers = {REPLAYED: "true"} if record is not None and record.complete else None

@@ -72,9 +72,9 @@ async def get_calendar(name: Name, caller: Viewer) -> Answer[CalendarOut]:
     openapi_extra={"requestBody": {"content": {ICS: {"schema": {"type": "string"}, "example": _EXAMPLE}}}},
 )
 async def put_calendar(name: Name, body: CalendarIn, caller: Operator) -> Answer[CalendarOut]:
-    """Store a calendar under a name, or replace the one that has it. Schedules that refer to it follow at once. The
-    body is JSON, or an .ics file of at most 256 KiB (`text/calendar`), whose events are the days; there, `?timezone=`
-    names one zone for all of them."""
+    """Store a calendar under a name, or replace the calendar of that name. Schedules that refer to it use it at once.
+    The body is JSON, or an .ics file of at most 256 KiB (`text/calendar`), whose events give the days. For an .ics
+    file, `?timezone=` sets one zone for all events."""
     calendar = body.calendar()
     return await _put(caller, name, lambda: caller.scheduler.calendars.put(name, calendar, actor=caller.actor))
 

@@ -70,9 +70,9 @@ async def list_dead_letters(caller: Viewer, query: Annotated[DeadLetterListing, 
 
 @router.get("/groups", summary="List groups of dead letters")
 async def list_dead_letter_groups(caller: Viewer, query: Annotated[GroupListing, Query()]) -> Answer[list[GroupOut]]:
-    """Group the failed jobs that match by the fingerprint of their error, with their number in each of the last 24
-    hours; the group of the latest one comes first. The answer costs the same however many dead letters there are: where
-    there are many, counts are `capped`, and a filter by queue, tag or text is applied to the newest 1,000."""
+    """Group the matching failed jobs by the fingerprint of their error, with their number in each of the last 24 hours.
+    The group with the latest failure comes first. The cost does not grow with the number of dead letters: if there are
+    many, counts are `capped`, and a filter by queue, tag or text applies to the newest 1,000 only."""
     groups = await caller.scheduler.dead_letters.groups(limit=query.limit, scope=caller.scope, **query.given())
     return Answer(data=[GroupOut.of(group, await _message(caller, group)) for group in groups])
 
@@ -80,7 +80,7 @@ async def list_dead_letter_groups(caller: Viewer, query: Annotated[GroupListing,
 @router.post("/retry", summary="Run dead letters again", status_code=202, response_model=Answer[RedriveOut])
 async def retry_dead_letters(body: RetryIn, caller: Operator, once: Once) -> Response:
     """Run dead letters again, each as a new round of attempts. The first 500 are retried before the answer; workers
-    retry the rest, and the redrive has their progress."""
+    retry the rest, and the redrive shows the progress."""
 
     async def make(redrive_id: str) -> Made:
         which = await _which(caller, body, redrive_id)
@@ -95,8 +95,8 @@ async def retry_dead_letters(body: RetryIn, caller: Operator, once: Once) -> Res
 
 @router.post("/discard", summary="Delete dead letters", status_code=202, response_model=Answer[RedriveOut])
 async def discard_dead_letters(body: DiscardIn, caller: Operator, once: Once) -> Response:
-    """Delete dead letters, after an archive hook has received them. The first 500 are deleted before the answer;
-    workers delete the rest, and the redrive has their progress."""
+    """Delete dead letters, after the archive hook has received them. The first 500 are deleted before the answer;
+    workers delete the rest, and the redrive shows the progress."""
 
     async def make(redrive_id: str) -> Made:
         which = await _which(caller, body, redrive_id)
@@ -124,7 +124,7 @@ async def get_redrive(redrive_id: RedriveId, caller: Viewer) -> Answer[RedriveOu
 
 @redrives.post("/{redrive_id}/cancel", summary="Cancel a redrive")
 async def cancel_redrive(redrive_id: RedriveId, caller: Operator, body: Nothing | None = None) -> Answer[RedriveOut]:
-    """Stop a redrive before its next dead letter. Dead letters that it has retried or discarded stay so."""
+    """Stop a redrive before its next dead letter. This does not undo what it has already retried or discarded."""
     before = await _reached(caller, redrive_id)
     after = await caller.scheduler.dead_letters.cancel_redrive(redrive_id)
     await caller.note("redrive.cancel", redrive_id, before=_told(before), after=_told(after))

@@ -41,15 +41,12 @@ _LIST = "flows"
     responses={200: {"model": Answer[FlowOut], "description": "A flow with this dedupeKey existed already"}},
 )
 async def start_flow(body: FlowIn, caller: Operator, once: Once, traceparent: Trace = None) -> Response:
-    """Start jobs that wait for jobs. All nodes are checked first, and all of the flow is stored, or nothing: a refusal
-    names the node and the field, such as `nodes.2.after`.
-
-    A node starts when the nodes in `after` have ended as its `when` says. Values of their results are put into its data
-    by `fills`. With `over`, it is a map: a job for each item of a list, given here or found in an earlier result. A
-    chain is nodes each of which names the one before it in `after`.
-
-    With `schedule` (cron), `every` or `repeat` the answer is a schedule, as that of `POST /api/jobs`: each firing
-    starts the flow, and overlaps are decided about whole flows."""
+    """Start a flow: jobs that wait for other jobs. All nodes are checked first, and either the whole flow is stored or
+    nothing: a refusal names the node and the field, such as `nodes.2.after`. A node starts when the nodes in `after`
+    have ended as its `when` requires. `fills` copies values of their results into its data. With `over`, the node is a
+    map: a job for each item of a list, given here or found in an earlier result. To make a chain, let each node name
+    the previous one in `after`. With `schedule` (cron), `every` or `repeat` the answer is a schedule, as for `POST
+    /api/jobs`: each firing starts the flow, and the overlap policy applies to whole flows."""
 
     async def make(flow_id: str) -> Made:
         built = await build_flow(caller, body, flow_id, traceparent)
@@ -71,8 +68,8 @@ async def start_flow(body: FlowIn, caller: Operator, once: Once, traceparent: Tr
 
 @router.get("", summary="List flows")
 async def list_flows(caller: Viewer, query: Annotated[FlowQuery, Query()]) -> FlowPage:
-    """List flows, the newest first, without their nodes. The cost of a page is bounded: if few match, or the key
-    reaches few, it may be short, with `next` and `complete: false`."""
+    """List flows, newest first, without their nodes. The cost of a page is bounded: if few match, or the key reaches
+    few, a page may be short, with `next` and `complete: false`."""
     after = await caller.open_cursor(_LIST, query.cursor)
     found, following = await caller.backend.flows(query.limit, after, caller.scope, query.name, query.state)
     listed = [FlowListed.of(_within(caller, flow)) for flow in found]
@@ -82,8 +79,8 @@ async def list_flows(caller: Viewer, query: Annotated[FlowQuery, Query()]) -> Fl
 
 @router.get("/{flow_id}", summary="Get a flow")
 async def get_flow(flow_id: FlowId, caller: Viewer) -> Answer[FlowOut]:
-    """Return a flow as it is now: its nodes, each with its state, the number of jobs below it by state, and what holds
-    it back; and its edges. The cost is bounded: numbers may be lower bounds."""
+    """Return a flow as it is now: its edges, and its nodes, each with its state, the number of jobs below it by state,
+    and what it waits for. The cost is bounded, so numbers may be lower bounds."""
     return Answer(data=await _detail(caller, await _reached(caller, flow_id)))
 
 
@@ -100,9 +97,9 @@ async def get_flow_timeline(flow_id: FlowId, caller: Viewer) -> Answer[FlowTimel
 
 @router.post("/{flow_id}/cancel", summary="Cancel a flow")
 async def cancel_flow(flow_id: FlowId, caller: Operator, body: CancelIn | None = None) -> Answer[FlowOut]:
-    """Cancel a flow with all its jobs: those that wait at once; those that run are asked to stop, which they do within
-    about two seconds. A flow that has ended stays as it is. For a key with a scope that does not include all its live
-    jobs, the answer is 403."""
+    """Cancel a flow with all its jobs. Waiting jobs are cancelled at once; running jobs are asked to stop within about
+    two seconds. A flow that has ended stays as it is. If the scope of the key does not include all live jobs of the
+    flow, the answer is 403."""
     before = await _detail(caller, await _reached(caller, flow_id))
     await check_cancel(caller, flow_id)
     reason = "" if body is None else body.reason
@@ -114,9 +111,9 @@ async def cancel_flow(flow_id: FlowId, caller: Operator, body: CancelIn | None =
 
 @router.post("/{flow_id}/retry", summary="Retry a flow", response_model=Answer[FlowOut])
 async def retry_flow(flow_id: FlowId, caller: Operator, once: Once, body: Nothing | None = None) -> Response:
-    """Run the failed and expired jobs of a flow again, and those that were cancelled because of them. Completed jobs
-    keep their results. For a flow that completed or was cancelled the answer is 409, and for a key with a scope that
-    does not include all jobs that would run again, 403. With an `Idempotency-Key`, a repeated request begins no second
+    """Run the failed and expired jobs of a flow again, and the jobs that were cancelled because of them. Completed jobs
+    keep their results. If the flow completed or was cancelled, the answer is 409. If the scope of the key does not
+    include all jobs that would run again, it is 403. With an `Idempotency-Key`, a repeated request starts no second
     round."""
 
     async def make(_: str) -> Made:

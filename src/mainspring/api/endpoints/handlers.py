@@ -15,6 +15,6 @@ Name = Annotated[str | None, Query(min_length=1, max_length=200, description="On
 
 @router.get("/handlers", summary="List handlers")
 async def list_handlers(caller: Viewer, name: Name = None) -> HandlersAnswer:
-    """List the handlers that live workers have for jobs of your own, by name: with the JSON Schema of their data, the
-    defaults of their jobs, their payload versions, and the number of workers. At most 500 are listed."""
+    """List the handlers of live workers by name, without Mainspring's own: each with the JSON Schema of its data, the
+    defaults of its jobs, its payload versions, and the number of workers that have it. At most 500 are listed."""
     return HandlersAnswer.of(await caller.scheduler.workers.handlers(name, scope=caller.scope))

@@ -32,9 +32,9 @@ Timeout = Annotated[Span, Query(description="How long to wait, such as 30s; 60s 
 
 @router.post("/{job_id:path}/cancel", summary="Cancel a job")
 async def cancel_job(job_id: JobId, caller: Operator, body: CancelIn | None = None) -> Answer[JobOut]:
-    """Cancel a pending job at once, or ask a running one to stop, which it does within about two seconds. A job that
-    has ended stays as it is. The jobs for which it waits are cancelled, too; for a key that does not reach all of them,
-    the answer is 403."""
+    """Cancel a pending job at once, or ask a running job to stop within about two seconds. A job that has ended stays
+    as it is. The jobs that it waits for are also cancelled; if the key does not reach all of them, the answer is
+    403."""
     before = await caller.job(job_id)
     await check_cancel(caller, job_id)
     reason = "" if body is None else body.reason
@@ -46,7 +46,7 @@ async def cancel_job(job_id: JobId, caller: Operator, body: CancelIn | None = No
 @router.post("/{job_id:path}/retry", summary="Run an ended job again", response_model=Answer[JobOut])
 async def retry_job(job_id: JobId, caller: Operator, once: Once, body: Nothing | None = None) -> Response:
     """Run a failed, cancelled or completed job again, as a new round of attempts. For any other job the answer is 409.
-    With an `Idempotency-Key`, a repeated request begins no second round."""
+    With an `Idempotency-Key`, a repeated request starts no second round."""
 
     async def make(request_id: str) -> Made:
         before = await caller.job(job_id)
@@ -70,9 +70,9 @@ async def run_job(job_id: JobId, caller: Operator, body: Nothing | None = None) 
 async def signal_job(
     job_id: JobId, name: SignalName, caller: Operator, once: Once, body: SignalIn | None = None
 ) -> Response:
-    """Send a signal to a job, whose handler waits for it with `ctx.wait_for(name)` and gets the payload. A signal that
-    arrives before the handler waits is kept. For a job that has ended the answer is 409. With an `Idempotency-Key`, a
-    repeated request sends no second signal."""
+    """Send a signal to a job. Its handler gets the payload from `ctx.wait_for(name)`. A signal that arrives before the
+    handler waits is kept. For a job that has ended the answer is 409. With an `Idempotency-Key`, a repeated request
+    sends no second signal."""
 
     async def make(signal_id: str) -> Made:
         before = await caller.job(job_id)
@@ -92,10 +92,10 @@ async def signal_job(
     responses={200: {"model": Answer[JobOut], "description": "A job with this dedupeKey existed already"}},
 )
 async def copy_job(job_id: JobId, caller: Operator, once: Once, body: Copy | None = None) -> Response:
-    """Create a job with the name, the data and the options of this one, in any state, and with the given changes. It is
-    due at once, unless `runAt` or `delay` is given. Data is given whole; it is checked by the schema of the handler. A
-    word that stands for a redacted or encrypted value is refused: give the value again. With no `data`, the stored data
-    is copied, hidden values included."""
+    """Create a job with the name, the data and the options of this one, whatever its state, and with the given changes.
+    It is due at once, unless `runAt` or `delay` is given. `data` replaces the whole data and is checked against the
+    handler's schema. Placeholders of redacted or encrypted values are refused: send the value itself. Without `data`,
+    the stored data is copied, including hidden values."""
 
     async def make(new_id: str) -> Made:
         before = await caller.job(job_id)
@@ -110,7 +110,7 @@ async def copy_job(job_id: JobId, caller: Operator, once: Once, body: Copy | Non
 
 @router.get("/{job_id:path}/explain", summary="Explain why a job does not run")
 async def explain_job(job_id: JobId, caller: Viewer) -> Answer[ExplanationOut]:
-    """List every gate before a job and name the one that it waits at now, as data and in words."""
+    """List every gate between a job and its run, and name the one where it waits now, as data and in words."""
     explanation = await caller.scheduler.explain(job_id, scope=caller.scope)
     return Answer(data=ExplanationOut(**explanation.to_document()))
 
@@ -138,7 +138,7 @@ async def wait_for_job(job_id: JobId, caller: Viewer, response: Response, timeou
 @router.get("/{job_id:path}/detail", summary="Get a job in detail")
 async def get_job_detail(job_id: JobId, caller: Viewer) -> Answer[JobDetail]:
     """Return a job with its attempts and their errors, its life as a timeline, its finished steps, and the log of the
-    running attempt. An operator sees the last stack that was asked for, too."""
+    running attempt. Operators also see the last requested stack."""
     job = await caller.job(job_id)
     seen = await seen_job(caller, job)
     operator = caller.principal.may(OPERATOR)

@@ -14,10 +14,10 @@ from mainspring.errors import JobNotFound
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 
 
-@router.post("/{job_id:path}/stack", status_code=202, summary="Ask for the stack of a running job")
+@router.post("/{job_id:path}/stack", status_code=202, summary="Request the stack of a running job")
 async def ask_job_stack(job_id: JobId, caller: Operator, body: Nothing | None = None) -> Answer[StackAskedOut]:
-    """Ask the worker of a running job where its handler is now. The worker answers within about two seconds: the calls,
-    without values, are in the `stack` of the job's details. For a job that does not run the answer is 409."""
+    """Ask the worker of a running job for the stack of its handler. Within about two seconds, the worker stores the
+    calls, without values, in the `stack` of the job's details. If the job is not running, the answer is 409."""
     job = await caller.job(job_id)
     asked_at = await caller.scheduler.workers.ask_stack(job.id)
     await caller.note("job.stack", job.id)
@@ -26,9 +26,9 @@ async def ask_job_stack(job_id: JobId, caller: Operator, body: Nothing | None = 
 
 @router.get("/{job_id:path}/compare", summary="Compare a job with its last success")
 async def compare_job(job_id: JobId, caller: Viewer) -> Answer[ComparisonOut]:
-    """Compare a job with the job of the same name that completed last before it: data and result by their paths, the
-    last attempt's duration, worker and log. Values that are not shown are not compared. Of a schedule's job, earlier
-    runs of the schedule are searched; otherwise the latest 1,000 completed jobs."""
+    """Compare a job with the last job of the same name that completed before it: data and result by path, and the last
+    attempt's duration, worker and log. Hidden values are not compared. For a schedule's job, this searches earlier runs
+    of the schedule; otherwise the latest 1,000 completed jobs."""
     job = await caller.job(job_id)
     found, complete = await caller.backend.last_completed(job.id, caller.scope)
     seen = await seen_jobs(caller, [job] if found is None else [job, found])
@@ -45,9 +45,9 @@ async def _versions(caller: Caller) -> dict[str, str | None]:
 
 @router.get("/{job_id:path}/related", summary="List the jobs around a job")
 async def list_related_jobs(job_id: JobId, caller: Viewer) -> Answer[RelatedOut]:
-    """List the parent of a job, the jobs that its handler has scheduled, other runs of its schedule, and the job that
-    has its dedupe key now. Each list is bounded; children are searched among the first 1,000 jobs that were made since
-    the job began."""
+    """List the parent of a job, the jobs that its handler scheduled, other runs of its schedule, and the job that holds
+    its dedupe key now. Each list is bounded; children are searched among the first 1,000 jobs created since the job
+    started."""
     job = await seen_job(caller, await caller.job(job_id))
     found = await caller.backend.related(job.id, caller.scope)
     return Answer(

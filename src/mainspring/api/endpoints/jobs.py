@@ -41,7 +41,9 @@ class Listing(In):
     """The filter of a list of jobs and schedules."""
 
     kind: Kind | None = None
-    state: JobState | None = Field(None, description="The state of jobs; `/api/schedules` lists schedules by theirs.")
+    state: JobState | None = Field(
+        None, description="The state of the jobs; `/api/schedules` filters schedules by state."
+    )
     name: Text | None = None
     queue: Text | None = None
     tag: Text | None = None
@@ -90,13 +92,13 @@ async def create(caller: Caller, body: Creation, job_id: str, traceparent: str |
 async def create_job(body: Creation, caller: Operator, once: Once, traceparent: Trace = None) -> Response:
     """Create a job that calls an `endpoint`, sends an email (`type`: "email", with the mail in `data`) or runs the
     handler of a `name`. With `schedule` (cron, also with seconds), `every` or `repeat` it becomes a schedule, which
-    makes such a job each time it fires. A `runAt` in the past is due at once.
+    makes such a job each time it fires. A job with a `runAt` in the past is due at once.
 
     Header values may refer to secrets: `Bearer secret://name`. Texts may hold templates: `{{timestamp}}`, `{{job.id}}`,
     `{{attempt}}`, `{{scheduled_at}}` and `{{data.path}}`.
 
     If another job has the same `dedupeKey`, the answer is 200 with that job and `deduplicated`; if that job has another
-    name or queue, it is 409. Dedupe keys of API keys with a scope are compared within the same scope only.
+    name or queue, it is 409. For API keys with a scope, dedupe keys are compared only within that scope.
     """
 
     async def make(job_id: str) -> Made:
@@ -109,8 +111,8 @@ async def create_job(body: Creation, caller: Operator, once: Once, traceparent: 
 @router.get("", summary="List jobs and schedules")
 async def list_jobs(caller: Viewer, query: Annotated[Listing, Query()]) -> CreatedAnswer:
     """List schedules, and jobs that no schedule has made, newest first. Continue with `next` as the `cursor`, or count
-    pages with `page`. The cost of a page is bounded: if few match, or the key reaches few, it may be short, with `next`
-    and `complete: false`. `/api/jobs/search` finds the jobs of schedules too, and has more filters."""
+    pages with `page`. The cost of a page is bounded: if few match, or the key reaches few, a page may be short, with
+    `next` and `complete: false`. `/api/jobs/search` finds the jobs of schedules too, and has more filters."""
     chosen = query.model_dump(include={"kind", "state", "name", "queue", "tag"})
     found = await created_page(caller, query.page, query.limit, query.cursor, **chosen)
     listed = [resource_of(caller, one) for one in found.things]
@@ -178,7 +180,7 @@ async def delete_job(id: Id, caller: Operator) -> Answer[Deleted]:
 @router.get("/{id}/executions", summary="List executions")
 async def list_executions(id: Id, caller: Viewer, limit: Limit = 20) -> Answer[list[Execution]]:
     """List the attempts of a job, or of all jobs of a schedule, newest first, including the running one. An attempt of
-    a webhook has the receiver's response, also if it failed."""
+    a webhook includes the receiver's response, even if it failed."""
     found = await find(caller, id)
     if isinstance(found, Job):
         return Answer(data=executions_of(caller, found, id)[:limit])

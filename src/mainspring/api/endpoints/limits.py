@@ -60,7 +60,7 @@ async def list_pauses(caller: Viewer) -> ListAnswer[PausedOut]:
 )
 async def pause_jobs(body: PauseIn, caller: Operator, once: Once) -> Response:
     """Pause a queue or a job name: workers start none of its jobs until it is resumed. With `key`, the pause applies
-    only to jobs that have this value in their data. Running jobs go on. An existing pause is replaced."""
+    only to jobs that have this value in their data. Running jobs continue. An existing pause is replaced."""
 
     async def make(_: str) -> Made:
         _check_target(caller, body)  # the target is the pause's id: the id for this request is not needed
@@ -93,8 +93,8 @@ async def resume_jobs(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
 @router.get("/limits", tags=["limits"], summary="List limits")
 async def list_limits(caller: Viewer) -> ListAnswer[LimitOut]:
     """List the limits that live workers declare in code or that are set at run time, and their current use: how many
-    slots are taken, which jobs hold them, and how many jobs wait. Of a limit by key, the values that hold jobs back
-    come first."""
+    slots are taken, which jobs hold them, and how many jobs wait. For a limit with a key, the values that hold jobs
+    back come first."""
     found = await caller.scheduler.limits.all()
     reached = [one for one in found if is_reached(caller, one.scope, one.target)]
     everything = caller.scope.everything
@@ -142,8 +142,8 @@ async def list_breakers(caller: Viewer) -> ListAnswer[BreakerOut]:
 async def open_breaker(
     scope: Place, target: Target, caller: Operator, body: OpenIn | None = None
 ) -> Answer[BreakerOut]:
-    """Open the breaker of a queue or a job name: workers start none of its jobs until it is closed, or for `openFor`;
-    after that it is half-open and lets single probes start."""
+    """Open the breaker of a queue or a job name: workers start none of its jobs until it is closed. With `openFor`, it
+    becomes half-open after that time and lets single probes start."""
     asked = body or OpenIn()
     status = await caller.scheduler.limits.open_breaker(
         **_broken(caller, scope, target, asked),

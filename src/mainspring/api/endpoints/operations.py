@@ -54,12 +54,11 @@ OperationId = Annotated[str, Path(min_length=1, max_length=200, examples=["66f1c
     responses={200: {"model": Answer[OperationPreviewOut], "description": "A dry run: nothing was stored."}},
 )
 async def create_operation(body: OperationIn, caller: Operator, once: Once) -> Response:
-    """Retry, cancel, run now or delete many jobs, or change their priority or queue. The filter is frozen, and so is
-    the moment: jobs that are made later are never touched, and a job that does not match any more when its turn comes
-    is skipped. It starts after ten seconds, or `startAfter`, and can be cancelled before: then nothing was done.
-
-    Workers carry it out in the background, each job once and by the rules of the verb for a single job. With `dryRun`,
-    the answer tells how many jobs are meant and shows some of them, and nothing is stored."""
+    """Retry, cancel, run now or delete many jobs, or change their priority or queue. The filter and the cutoff time are
+    frozen: jobs created later are never touched, and a job that no longer matches when its turn comes is skipped. The
+    operation starts after ten seconds, or `startAfter`; if you cancel it before, it changes nothing. Workers carry it
+    out in the background, each job once, by the same rules as the verb for a single job. With `dryRun`, the answer says
+    how many jobs match and shows some of them, and nothing is stored."""
 
     async def make(operation_id: str) -> Made:
         await _check_reach(caller, body)
@@ -75,7 +74,7 @@ async def list_operations(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Cursor = None,
 ) -> OperationPage:
-    """The latest operations, the newest first."""
+    """List the latest operations, newest first."""
     shown: list[Operation] = []
     unreadable: list[Unreadable] = []
     following = await caller.open_cursor(_LIST, cursor)
@@ -95,7 +94,7 @@ async def list_operations(
 
 @router.get("/{operation_id}", summary="An operation")
 async def get_operation(operation_id: OperationId, caller: Viewer) -> Answer[OperationDetail]:
-    """An operation as it is now, with its progress and why jobs were left alone."""
+    """Return an operation as it is now, with its progress and the reasons why jobs were skipped."""
     return Answer(data=OperationDetail.of(await _reached(caller, operation_id)))
 
 
@@ -103,8 +102,8 @@ async def get_operation(operation_id: OperationId, caller: Viewer) -> Answer[Ope
 async def cancel_operation(
     operation_id: OperationId, caller: Operator, body: Nothing | None = None
 ) -> Answer[OperationDetail]:
-    """Stop an operation. Before it has started, nothing was done; later it stops where it is, and jobs that it has
-    changed stay so. One that has ended stays as it is."""
+    """Stop an operation. If it has not started, it changes no job. If it has, it stops where it is, and the changes it
+    has made remain. An operation that has ended stays as it is."""
     before = await _reached(caller, operation_id)
     after = await caller.scheduler.operations.cancel(operation_id)
     await caller.note("operation.cancel", operation_id, before=_told(before), after=_told(after))

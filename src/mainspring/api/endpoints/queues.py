@@ -42,8 +42,7 @@ class _PlainSlash(APIRoute):
 async def list_queues(caller: Viewer, query: Annotated[QueueListing, Query()]) -> Answer[list[QueueOut]]:
     """List the queues that have unfinished jobs, that workers serve, that are paused, or in which attempts ended in the
     last half hour, by name: their backlog, the oldest due job, the workers that serve them, and their activity in that
-    half hour. Pending jobs are counted up to `counted`, so that the answer costs the same with ten jobs and ten
-    million."""
+    half hour. Pending jobs are counted up to `counted`, so that the cost does not grow with the number of jobs."""
     after = await caller.open_cursor(_LIST, query.cursor) or ""
     found, following = await _page(caller, after, query.limit)
     shown = [QueueOut.of(queue) for queue in await with_signed(caller, found, "paused")]
@@ -53,12 +52,13 @@ async def list_queues(caller: Viewer, query: Annotated[QueueListing, Query()]) -
 async def get_queue_scale(
     queue: Annotated[str, Path(min_length=1, max_length=200, examples=["mail"])],
     caller: Viewer,
-    drain: Annotated[Span, Query(description="Within which time the ready jobs should be done.")] = "1m",
+    drain: Annotated[Span, Query(description="The time within which the ready jobs should be finished.")] = "1m",
     slots: Annotated[int | None, Query(ge=1, le=100_000, description="The slots of one worker.")] = None,
 ) -> ScaleOut:
     """Return the backlog of a queue and `wanted`, the number of workers that finish it within `drain`: the ready jobs
-    times their measured run time, over the slots of a worker. Autoscalers such as KEDA read it. Ready jobs are counted
-    up to 5,000, and jobs that wait at a limit or a pause are none of them, since more workers would not start them.
+    times their measured run time, divided by the slots of a worker. Autoscalers such as KEDA can read it. Ready jobs
+    are counted up to 5,000. Jobs that wait at a limit or a pause are not counted, since more workers would not start
+    them.
     """
     check_target(caller, QUEUE, queue)
     if not span_seconds(drain):
@@ -79,7 +79,7 @@ async def get_queue(
     queue: Annotated[str, Path(min_length=1, max_length=200, examples=["mail"])], caller: Viewer
 ) -> Answer[QueueDetailOut]:
     """Return a queue with its activity in the last hour, what its waiting jobs wait for, and the names of the jobs that
-    are due next. The last two are about the first 200 such jobs."""
+    are due next. The last two cover the first 200 such jobs."""
     check_target(caller, QUEUE, queue)
     found = await caller.scheduler.queues.get(queue)
     status = found.status

@@ -60,7 +60,7 @@ class Listing(In):
     tag: Text | None = None
     queue: Text | None = None
     text: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="A part of the id or the name, in any case."
+        None, description="A part of the id or the name; case does not matter."
     )
     order: ScheduleOrder = Field(
         "id", description="`next` lists the schedules that have a next firing, the earliest first."
@@ -70,7 +70,7 @@ class Listing(In):
 
 
 class Listed(Answer[list[ScheduleOut]]):
-    """A page of schedules. If it is not `complete`, it is short although there may be more: continue with `next`."""
+    """A page of schedules. If it is not `complete`, there may be more: continue with `next`."""
 
     complete: bool
 
@@ -78,8 +78,8 @@ class Listed(Answer[list[ScheduleOut]]):
 @router.get("", summary="List schedules")
 async def list_schedules(caller: Viewer, query: Annotated[Listing, Query()]) -> Listed:
     """List the schedules that match all given filters, in the order of their ids or of their next firings. A schedule
-    is `failing` if its last job has failed or is tried again, or if failures in a row are counted. The cost of a page
-    is bounded: if few schedules match, it may be short, with `next` and `complete: false`."""
+    is `failing` if its last job failed or is being retried, or if it has consecutive failures. The cost of a page is
+    bounded: if few schedules match, a page may be short, with `next` and `complete: false`."""
     list_name = f"{_LIST}-{query.order}"
     with refusing():
         found = await caller.scheduler.schedules.search(
@@ -100,9 +100,10 @@ async def list_schedules(caller: Viewer, query: Annotated[Listing, Query()]) -> 
 @router.get("/coming", summary="Count the coming firings of all schedules")
 async def count_coming_firings(caller: Viewer, query: Annotated[ComingIn, Query()]) -> Answer[ComingOut]:
     """Count the coming firings of all schedules in buckets, and name the schedules that fire most in each. Firings
-    count at their nominal times; the bucket of now counts from the current minute on, and buckets before it are left
-    out. The cost of a request is bounded: with thousands of schedules the first answers are not `complete`, and the
-    next request continues. A schedule with the id `coming` is shown by the list alone."""
+    count at their nominal times. The bucket that contains the present counts from the current minute on, and earlier
+    buckets are left out. The cost of a request is bounded: with thousands of schedules the first answers are not
+    `complete`, and the next request continues. A schedule with the id `coming` can only be read from the list of
+    schedules."""
     with refusing():
         found = await caller.scheduler.schedules.coming(
             query.start, query.end, query.step, heaviest=query.heaviest, scope=caller.scope
@@ -113,7 +114,7 @@ async def count_coming_firings(caller: Viewer, query: Annotated[ComingIn, Query(
 @router.post("/recent", summary="List the last firings of schedules")
 async def list_recent_firings(body: RecentIn, caller: Viewer) -> Answer[list[RecentOut]]:
     """List the last firings of some schedules up to now, each with its outcome and the state of its job. Schedules that
-    do not exist are left out. Days that a calendar leaves out are in the ledger alone."""
+    do not exist are left out. Firings that a calendar leaves out are only in the ledger."""
     found = await caller.scheduler.schedules.recent(body.ids, body.count, scope=caller.scope)
     return Answer(
         data=[
@@ -128,8 +129,8 @@ async def list_recent_firings(body: RecentIn, caller: Viewer) -> Answer[list[Rec
 async def preview_rule(body: PreviewIn, caller: Viewer) -> PreviewOut:
     """List the next firings of the schedule that `POST /api/jobs` would create from the same fields, each with the
     reason if it was moved, and describe its rule in words. `H` and `jitter` depend on the `id` that the schedule will
-    have. If the body has an `endpoint`, a `name` or a `type`, the other fields are checked too, and those that would be
-    refused are listed in `problems`. Nothing is stored."""
+    have. If the body has an `endpoint`, a `name` or a `type`, the other fields are also checked, and `problems` lists
+    those that would be refused. Nothing is stored."""
     with refusing(rule_field(body)):
         rule = _needed(rule_of(body, caller.service.settings.timezone))
         check_calendars(caller, rule)
@@ -168,7 +169,7 @@ def _problems(caller: Caller, body: PreviewIn) -> list[FieldProblem]:
 async def pause_schedule(
     schedule_id: ScheduleId, caller: Operator, body: ReasonIn | None = None
 ) -> Answer[ScheduleOut]:
-    """Pause a schedule: it does not fire until it is resumed. Its running jobs go on."""
+    """Pause a schedule: it does not fire until it is resumed. Its running jobs continue."""
     before = await caller.schedule(schedule_id)
     reason = "" if body is None else body.reason
     after = await caller.scheduler.schedules.pause(schedule_id, reason, actor=caller.actor)
@@ -190,8 +191,8 @@ async def resume_schedule(
 async def skip_next_firing(
     schedule_id: ScheduleId, caller: Operator, once: Once, body: ReasonIn | None = None
 ) -> Response:
-    """Skip the next firing: it makes no job. A second request skips the firing after that too; with an
-    `Idempotency-Key`, a repeated request skips none."""
+    """Skip the next firing: it makes no job. A second request also skips the firing after that; with an
+    `Idempotency-Key`, a repeated request has no effect."""
 
     async def make(request_id: str) -> Made:
         before = await caller.schedule(schedule_id)
@@ -213,9 +214,10 @@ async def skip_next_firing(
 async def trigger_schedule(
     schedule_id: ScheduleId, caller: Operator, once: Once, body: TriggerIn | None = None
 ) -> Response:
-    """Make a job now, beside the firings, also while the schedule is paused. If the overlap policy is "skip" and an
-    earlier job of the schedule has not ended, the answer is 409. A schedule of a flow starts it; for a key with a scope
-    that does not include all its nodes, the answer is 403, as it is for a backfill, a resumption and a change."""
+    """Make a job now, in addition to the firings, even while the schedule is paused. If the overlap policy is "skip"
+    and an earlier job of the schedule has not ended, the answer is 409. A schedule of a flow starts the flow; if the
+    scope of the key does not include all its nodes, the answer is 403. The same applies to a backfill, a resume and a
+    change."""
     asked = body or TriggerIn()
 
     async def make(job_id: str) -> Made:
@@ -244,8 +246,8 @@ async def list_next_firings(
 async def list_firings(
     schedule_id: ScheduleId, caller: Viewer, window: Annotated[Window, Query()]
 ) -> Answer[list[EntryOut]]:
-    """List every firing between two instants, past and future, with its outcome; the first `limit` of them, or with
-    `latest` the last ones up to now."""
+    """List the first `limit` firings between two instants, past and future, with their outcomes; with `latest`, the
+    last ones up to now."""
     await caller.schedule(schedule_id)
     start, end = window.between(caller.service.now())
     entries = await caller.scheduler.schedules.ledger(schedule_id, start, end, limit=window.limit, latest=window.latest)
@@ -289,8 +291,8 @@ async def get_schedule(schedule_id: ScheduleId, caller: Viewer) -> Answer[Schedu
 
 @router.put("/{schedule_id:path}", summary="Store a schedule")
 async def put_schedule(schedule_id: ScheduleId, body: Creation, caller: Operator) -> Answer[ScheduleOut]:
-    """Store a schedule under an id, or replace the one that has it at once; an equal one stays unchanged. The body
-    has the fields of `POST /api/jobs`."""
+    """Store a schedule under an id. An existing schedule with this id is replaced at once; an equal one stays
+    unchanged. The body has the fields of `POST /api/jobs`."""
     if body.id not in (None, schedule_id):
         raise Problem(422, "The id is in the path already; leave it out.", field="id")
     plan = make_plan(body.model_copy(update={"id": schedule_id}), caller.service.settings)

@@ -25,8 +25,8 @@ router = APIRouter(prefix="/api/v1", tags=["v1"])
 
 @router.post("/create-job", status_code=201, summary="Create a job", response_model=JobV1Answer)
 async def create_job(body: JobV1In, caller: Operator, once: Once) -> Response:
-    """Create a job that runs once, at `scheduledTime`. The answer has the zone in which a time without an offset was
-    read."""
+    """Create a job that runs once, at `scheduledTime`. The answer names the time zone that was used for a time without
+    an offset."""
     creation = _creation(body, caller.service.settings)
 
     async def make(job_id: str) -> Made:
@@ -38,7 +38,7 @@ async def create_job(body: JobV1In, caller: Operator, once: Once) -> Response:
 @router.get("/jobs", summary="List jobs")
 async def list_jobs(caller: Viewer, page: Page = 1, limit: Limit = 100, cursor: Cursor = None) -> JobsV1Answer:
     """List the jobs that no schedule has made, newest first. Continue with `next` as the `cursor`, or count pages with
-    `page`. A page that is not `complete` is short although there may be more."""
+    `page`. If a page is not `complete`, there may be more."""
     found = await created_page(caller, page, limit, cursor, kind="job")
     jobs = [_job(caller, resource_of(caller, one)) for one in found.things]
     return JobsV1Answer(jobs=jobs, next=found.next, complete=found.complete)

@@ -20,16 +20,16 @@ WorkerId = Annotated[str, Path(min_length=1, max_length=300, examples=["web-1:47
 
 @router.get("", summary="List workers")
 async def list_workers(caller: Viewer) -> Answer[list[WorkerOut]]:
-    """List the workers that are alive, and those that ended within the last hour, by their latest heartbeat: what each
-    slot runs, the memory and the delay of the event loop. A worker reports a change within two seconds."""
+    """List the live workers, and those that ended within the last hour, by their latest heartbeat: what each slot runs,
+    the memory used, and the delay of the event loop. A worker reports a change within two seconds."""
     caller.check_everything()
     return Answer(data=[WorkerOut.of(worker) for worker in await caller.scheduler.workers.all()])
 
 
 @router.post("/{worker_id}/drain", summary="Drain a worker")
 async def drain_worker(worker_id: WorkerId, caller: Operator, body: DrainIn | None = None) -> Answer[WorkerOut]:
-    """Ask a worker to claim no more jobs, to finish those that it runs, and to end. It obeys within a few seconds; its
-    jobs may take as long as they need. A process of `mainspring worker` ends with it and is not replaced."""
+    """Ask a worker to claim no more jobs, finish its running jobs, and end. It reacts within a few seconds; its jobs
+    may take as long as they need. A process of `mainspring worker` ends with its worker and is not replaced."""
     caller.check_everything()
     asked = body or DrainIn()
     worker = await caller.scheduler.workers.drain(worker_id, reason=asked.reason, actor=caller.actor)
@@ -39,7 +39,7 @@ async def drain_worker(worker_id: WorkerId, caller: Operator, body: DrainIn | No
 
 @router.delete("/{worker_id}/drain", summary="Cancel the drain of a worker")
 async def cancel_drain(worker_id: WorkerId, caller: Operator) -> Answer[WorkerOut]:
-    """Let a worker that drains claim jobs again. If it does not drain, or has finished its jobs, the answer is 409."""
+    """Let a draining worker claim jobs again. If it is not draining, or has finished its jobs, the answer is 409."""
     caller.check_everything()
     worker = await caller.scheduler.workers.cancel_drain(worker_id)
     await caller.note("worker.cancel_drain", worker_id)

@@ -40,8 +40,8 @@ Key = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="A text of your choice, new for each creation or action. For 24 hours, a repeated request with the "
-        "same key gets the same answer, with the header Idempotency-Replayed, and has no effect.",
+        description="A text of your choice, new for each creation or action. For 24 hours, a repeated request with "
+        "the same key has no effect and gets the same answer, with the header Idempotency-Replayed.",
     ),
 ]
 # Concurrent requests with one key wait for each other, so that the second one gets the answer of the first.

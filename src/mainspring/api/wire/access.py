@@ -37,10 +37,12 @@ class KeyCreation(In):
         json_schema_extra={"examples": [{"name": "billing", "role": "operator", "queues": ["billing"]}]}
     )
 
-    name: Annotated[str, Field(min_length=1, max_length=200, description="Its name, chosen by its owner.")]
-    role: Role | None = Field(None, description="By default the first key is an admin, every other an operator.")
-    queues: Names | None = Field(None, description="The queues that it reaches; all by default.")
-    prefixes: Names | None = Field(None, description="The prefixes of the job names that it reaches; all by default.")
+    name: Annotated[str, Field(min_length=1, max_length=200, description="A name of your choice.")]
+    role: Role | None = Field(None, description="By default, the first key is an admin and all others are operators.")
+    queues: Names | None = Field(None, description="The queues that the key reaches; all by default.")
+    prefixes: Names | None = Field(
+        None, description="The prefixes of the job names that the key reaches; all by default."
+    )
     expires_at: InstantIn | None = None
 
 

@@ -43,13 +43,13 @@ class DestinationIn(In):
     to: Addresses | None = None
     url: Annotated[str, Field(min_length=1, max_length=4000)] | None = Field(
         None,
-        description='A chat gets `{"text": …}`, as Slack and others take it. The path may be a stored secret, as in '
-        "`https://hooks.example.com/secret://chat`.",
+        description='A chat receives `{"text": …}`, the format of Slack and others. The path may be a stored secret, '
+        "as in `https://hooks.example.com/secret://chat`.",
         examples=["https://hooks.slack.com/secret://chat"],
     )
-    headers: Annotated[dict[str, str], Field(max_length=20)] | None = Field(None, description="Of a webhook only.")
+    headers: Annotated[dict[str, str], Field(max_length=20)] | None = Field(None, description="Only for a webhook.")
     sign_with: Annotated[list[Text], Field(max_length=5)] | None = Field(
-        None, description="Of a webhook only: the secrets that sign it."
+        None, description="For a webhook only: the secrets that sign it."
     )
 
     def given(self) -> Fields:
@@ -61,20 +61,26 @@ class RuleFields(In):
 
     queues: Names | None = Field(None, description="Only these queues; null: all.")
     prefixes: Names | None = Field(None, description="Only jobs whose names begin with one of these; null: all.")
-    after: Span | None = Field(None, description="How long the problem lasts before it counts; not of dead_letters.")
-    threshold: Annotated[int, Field(ge=1, le=MOST_THRESHOLD)] | None = Field(
-        None, description="Of dead_letters: how many with the same cause count."
+    after: Span | None = Field(
+        None, description="How long the problem must last before it counts; not for dead_letters."
     )
-    within: Span | None = Field(None, description="Of dead_letters: the time in which they are counted.")
+    threshold: Annotated[int, Field(ge=1, le=MOST_THRESHOLD)] | None = Field(
+        None, description="For dead_letters: how many with the same cause trigger the alert."
+    )
+    within: Span | None = Field(None, description="For dead_letters: the span of time in which they are counted.")
     group_window: Span | None = Field(
-        None, description="How long subjects are gathered for one message, and how long it is quiet before the end."
+        None,
+        description="How long subjects are gathered for one message, and how long the problem must be gone before the "
+        "alert is over.",
     )
     repeat_every: Span | None = Field(
-        None, description="How often an alert that goes on is told again, at least 1m; null: once."
+        None, description="How often the message of an ongoing alert is repeated, at least 1m; null: never."
     )
-    send_resolved: bool | None = Field(None, description="Whether the end of an alert is told.")
+    send_resolved: bool | None = Field(None, description="Whether to send a message when the alert is over.")
     enabled: bool | None = None
-    queue: Text | None = Field(None, description="The queue of the jobs that send; null: that of webhooks or mail.")
+    queue: Text | None = Field(
+        None, description="The queue of the jobs that send the messages; null: the queue of webhooks or email."
+    )
 
     def options(self) -> Fields:
         """The given options, as arguments of `scheduler.alerts`."""
@@ -155,7 +161,7 @@ class SubjectOut(Out):
     key: str
     text: str
     since: Instant
-    told: bool = Field(description="Whether a message has told of it.")
+    told: bool = Field(description="Whether a message has reported it.")
 
     @classmethod
     def of(cls, subject: Subject) -> Self:
@@ -180,7 +186,7 @@ class RuleOut(Out):
     enabled: bool
     queue: str | None
     status: Literal["ok", "pending", "firing"]
-    since: Instant | None = Field(description="Of a firing alert: since when.")
+    since: Instant | None = Field(description="For a firing alert: since when.")
     subjects: list[SubjectOut]
     told_at: Instant | None = Field(description="When the last message was made.")
     messages: int = Field(description="The number of messages so far.")
@@ -214,11 +220,13 @@ class RuleOut(Out):
 
 
 class AlertTestOut(Out):
-    """What became of a test message at one destination."""
+    """The outcome of a test message at one destination."""
 
     to: DestinationOut
     job_id: str
-    state: str = Field(description="The state of the job that sends it; completed: the destination has accepted it.")
+    state: str = Field(
+        description="The state of the job that sends it; completed means that the destination accepted it."
+    )
     arrived: bool
     error: str | None
 

@@ -27,7 +27,7 @@ class Resource(Out):
     kind: Literal["job", "schedule"]
     type: Literal["http", "email", "job"]
     name: str
-    label: str | None = Field(default=None, description="The name that it was given beside that of its handler.")
+    label: str | None = Field(default=None, description="Its label: a name in addition to that of its handler.")
     state: str
     enabled: bool
     schedule: str | None = None
@@ -81,8 +81,7 @@ class Execution(Out):
 
 
 class CreatedAnswer(Answer[list[Resource]]):
-    """A page of jobs and schedules. If it is not `complete`, it is short although there may be more: continue with
-    `next`."""
+    """A page of jobs and schedules. If it is not `complete`, there may be more: continue with `next`."""
 
     complete: bool
 
@@ -122,7 +121,9 @@ class JobV1In(In):
     ]
     data: dict[str, JsonValue] = Field(default_factory=dict)
     scheduled_time: datetime | None = Field(
-        default=None, description="Without an offset it is in the service's time zone. If missing or past: at once."
+        default=None,
+        description="A time without an offset is in the service's time zone. If missing or in the past, the job is "
+        "due at once.",
     )
 
 

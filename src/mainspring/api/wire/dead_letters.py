@@ -48,7 +48,7 @@ class GroupListing(DeadLetterFilterIn):
 
 
 class DeadLetters(Answer[list[JobOut]]):
-    """A page of dead letters. If it is not `complete`, it is short although there may be more: continue with `next`."""
+    """A page of dead letters. If it is not `complete`, there may be more: continue with `next`."""
 
     complete: bool
 

@@ -25,12 +25,14 @@ class JobConditions(In):
     tag: Text | None = None
     label: Text | None = Field(None, description="The label of a job, such as the name of a webhook.")
     dedupe_key: LongText | None = None
-    error: LongText | None = Field(None, description="In the type or the message of the error, in any case of letters.")
+    error: LongText | None = Field(
+        None, description="A text in the type or the message of the error; case does not matter."
+    )
     fingerprint: Text | None = Field(None, description="The fingerprint of dead letters with the same cause.")
     worker: LongText | None = Field(None, description="The worker that runs the job, or has run it.")
     schedule_id: Text | None = None
     parent_id: JobId | None = None
-    flow_id: JobId | None = Field(None, description="The flow of which they are members, by the id of its root.")
+    flow_id: JobId | None = Field(None, description="The flow that the jobs belong to, by the id of its root.")
     node: LongText | None = Field(None, description="A node of that flow: its jobs, and those below it.")
     since: InstantIn | None = Field(None, description="Made at this instant or later.")
     until: InstantIn | None = Field(None, description="Made before this instant.")
@@ -52,7 +54,7 @@ class JobQuery(JobConditions):
 
     key: list[str] | None = Field(
         None,
-        description="A path in the data and its value, with a colon between. `data.PATH=VALUE` says the same.",
+        description="PATH:VALUE, a path in the data and its value. `data.PATH=VALUE` does the same.",
         examples=[["customer.id:4711"]],
     )
 
@@ -71,7 +73,7 @@ class ExportQuery(JobQuery):
 
 
 class JobFilterOut(Out):
-    """Which jobs are meant."""
+    """The jobs that the operation acts on."""
 
     state: str | None = None
     name: str | None = None
@@ -108,7 +110,7 @@ class StateCountOut(Out):
 
 
 class SuggestionsOut(Out):
-    """What filters may name, as far as it was seen lately."""
+    """Recently seen values for use in filters."""
 
     names: list[str]
     queues: list[str]

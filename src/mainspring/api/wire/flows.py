@@ -68,15 +68,15 @@ class NodeIn(PartIn):
         None, description="The items of a map: a list, or a list in the result of an earlier node."
     )
     item: Text | None = Field(
-        None, description="Of a map: the argument that gets an item; otherwise an item is the data of its job."
+        None, description="For a map: the argument that gets an item; otherwise an item is the data of its job."
     )
     key: Text | None = Field(
-        None, description="Of a map: the field of an item by which its job is known, in place of its place."
+        None, description="For a map: the field of an item by which its job is known, in place of its place."
     )
     tolerate: Tolerance | None = Field(
-        None, description="Of a map: how many of its jobs may end badly, or which fraction of them."
+        None, description="For a map: how many of its jobs may end badly, or which fraction of them."
     )
-    fail_fast: bool | None = Field(None, description="Of a map: cancel its other jobs once too many ended badly.")
+    fail_fast: bool | None = Field(None, description="For a map: cancel its other jobs once too many ended badly.")
 
 
 class FlowIn(Times):
@@ -194,7 +194,7 @@ class FlowListed(Out):
     error: str | None = None
     because: str | None = None
     cancel_requested: bool = False
-    aborted: bool = Field(False, description="Of a batch: whether the process that stored its jobs died too early.")
+    aborted: bool = Field(False, description="For a batch: whether the process that stored its jobs died too early.")
 
     @classmethod
     def of(cls, flow: Flow, **more: Any) -> Self:
@@ -206,11 +206,13 @@ class FlowListed(Out):
 class FlowOut(FlowListed):
     """A flow as it is now, with its nodes."""
 
-    data: Fields = Field(description="The values that are kept with it; hidden ones are replaced by a word.")
-    counts: dict[str, int] = Field(description="Its jobs by state, its root not among them.")
+    data: Fields = Field(description="The values stored with it; hidden values are replaced by a placeholder.")
+    counts: dict[str, int] = Field(description="Its jobs by state, without its root.")
     nodes: list[NodeOut]
     edges: list[EdgeOut]
-    complete: bool = Field(description="False if some jobs were not counted: a count looks at a bounded number.")
+    complete: bool = Field(
+        description="False if some jobs were not counted, since the number of counted jobs is bounded."
+    )
     deduplicated: bool | None = Field(None, description="Whether a flow with this dedupeKey existed already.")
 
     @classmethod
@@ -228,7 +230,7 @@ class FlowOut(FlowListed):
 
 
 class FlowPage(Answer[list[FlowListed]]):
-    """A page of flows. If it is not `complete`, it is short although there may be more: continue with `next`."""
+    """A page of flows. If it is not `complete`, there may be more: continue with `next`."""
 
     complete: bool
 
@@ -254,5 +256,5 @@ class FlowTimeline(Out):
 
     rows: list[RowOut]
     by: Literal["job", "node"]
-    complete: bool = Field(description="False if some jobs were not looked at: bars may be too short, or missing.")
+    complete: bool = Field(description="False if some jobs were not read: bars may be too short, or missing.")
     now: Instant = Field(description="The database's time of this answer.")

@@ -18,7 +18,7 @@ _CHARACTERS = 1_000_000
 
 
 class HandlerOut(Out):
-    """The handler of a name in live workers. Where they disagree, the worker that was started last counts."""
+    """The handler of a name in live workers. If they disagree, the worker that started last counts."""
 
     name: str
     description: str | None = Field(None, description="The first line of its docstring.")

@@ -44,13 +44,13 @@ RetryDelay = Annotated[
 
 DataVersion = Annotated[
     int | None,
-    Field(ge=1, le=1_000_000, description="The payload version that the data is written for; 1 if it is not given."),
+    Field(ge=1, le=1_000_000, description="The payload version of the data; 1 by default."),
 ]
 
 Encrypt = bool | Annotated[list[Text], Field(min_length=1, max_length=50)]
 
 ScheduleId = Annotated[
-    Text | None, Field(description="The id of a new schedule. A schedule that has it already is replaced.")
+    Text | None, Field(description="The id of a new schedule. An existing schedule with this id is replaced.")
 ]
 _CHOICES = ("schedule", "every", "repeat")
 
@@ -107,7 +107,9 @@ class Repeat(OneRule):
     kinds: ClassVar[tuple[str, ...]] = (*OneRule.kinds, "any")
 
     any: Annotated[list[OneRule], Field(min_length=1, max_length=MOST_RULES)] | None = Field(
-        default=None, description="Rules of which any fires it. A time zone beside them is that of those without one."
+        default=None,
+        description="The schedule fires when any of these rules does. A time zone beside them applies to rules "
+        "without their own.",
     )
 
 
@@ -146,7 +148,9 @@ class Request(In):
     headers: dict[str, str] | None = None
     query: dict[str, str | int | float | bool | list[str]] | None = None
     body: JsonValue = None
-    timeout: Span | None = Field(default=None, description="For one attempt, of a webhook (at most 10m) or a handler.")
+    timeout: Span | None = Field(
+        default=None, description="The timeout of one attempt, for a webhook (at most 10m) or a handler."
+    )
     success: list[Status] | None = None
     retry_on: list[Status] | None = Field(
         default=None, description='Statuses, classes such as "5xx", "network", or "all" for every failure.'
@@ -213,18 +217,20 @@ class Creation(Change):
     )
 
     type: Literal["http", "email", "job"] | None = None
-    name: Text | None = Field(default=None, description="The name of a handler; of a webhook or a mail, its own name.")
-    label: Text | None = Field(default=None, description="A name of its own, beside that of its handler.")
+    name: Text | None = Field(default=None, description="The name of the handler; for a webhook or an email, a label.")
+    label: Text | None = Field(default=None, description="A label for the job, in addition to its name.")
     id: ScheduleId = None
     dedupe_key: Text | None = None
     dedupe_window: Span | None = None
     debounce: Span | None = Field(
         default=None,
-        description="Run the last of a burst of requests with one dedupeKey, or name, this long after it.",
+        description="Of a burst of requests with the same dedupeKey, or name, run only the last, this long after it.",
     )
-    debounce_max: Span | None = Field(default=None, description="The longest time after the first of a burst.")
+    debounce_max: Span | None = Field(
+        default=None, description="With debounce: run at the latest this long after the first request of the burst."
+    )
     throttle: Span | None = Field(
-        default=None, description="Make one job with one dedupeKey, or name, within this time."
+        default=None, description="Create at most one job with the same dedupeKey, or name, within this time."
     )
     encrypt: Encrypt | None = Field(default=None, description="Encrypt all data, or the values at these paths.")
     data_version: DataVersion = None

@@ -93,8 +93,8 @@ def _log_of(job: Job, last: Attempt | None) -> tuple[str, ...]:
 
 
 class ComparisonOut(Out):
-    """A job beside the last success of its name. `other` is null if there is none; if the answer is then not
-    `complete`, only the latest 1,000 candidates were looked at."""
+    """A job compared with the last success of its name. `other` is null if none was found; if the answer is not
+    `complete`, only the latest 1,000 candidates were searched."""
 
     other: JobOut | None
     complete: bool

@@ -78,7 +78,7 @@ class WaitsOut(Out):
     signals: list[str]
     until: Instant | None
     since: Instant | None
-    when: str | None = Field(description="Of a node of a declared flow: success, done or failure.")
+    when: str | None = Field(description="For a node of a declared flow: success, done or failure.")
 
     @classmethod
     def of(cls, waits: Waits) -> Self:
@@ -90,7 +90,7 @@ class WaitsOut(Out):
 
 
 class JobOut(Out):
-    """A job as it is now. Encrypted and redacted values in its data and its result are replaced by a word."""
+    """A job as it is now. Encrypted and redacted values in its data and its result are replaced by placeholders."""
 
     id: str
     name: str
@@ -117,11 +117,11 @@ class JobOut(Out):
     schedule_id: str | None = None
     scheduled_for: Instant | None = None
     parent_id: str | None = None
-    flow_id: str | None = Field(None, description="Of a member of a flow: the id of the flow, which is its root job.")
-    node: str | None = Field(None, description="Of a member of a flow: its node, or the names of waits, with slashes.")
-    label: str | None = Field(None, description="The name that it was given beside that of its handler.")
+    flow_id: str | None = Field(None, description="For a member of a flow: the id of the flow, which is its root job.")
+    node: str | None = Field(None, description="For a member of a flow: its node, or the names of waits, with slashes.")
+    label: str | None = Field(None, description="Its label: a name in addition to that of its handler.")
     because: str | None = Field(None, description="The job whose end decided that it was cancelled or skipped.")
-    waits: WaitsOut | None = Field(None, description="Of a blocked job: what it waits for.")
+    waits: WaitsOut | None = Field(None, description="For a blocked job: what it waits for.")
     dedupe_key: str | None = None
     fingerprint: str | None = None
     cancel_requested: bool = False
@@ -157,7 +157,7 @@ class AttemptOut(Out):
     duration: int | None = None
     error: ErrorOut | None = None
     log: list[str] = Field(default_factory=list)
-    response: ResponseOut | None = Field(None, description="Of a webhook: the response of its receiver.")
+    response: ResponseOut | None = Field(None, description="For a webhook: the response of its receiver.")
 
     @classmethod
     def of(cls, job: Job, attempt: Attempt) -> Self:
@@ -195,7 +195,7 @@ class SpanOut(Out):
     kind: Kind
     start: Instant
     end: Instant | None = None
-    attempt: int | None = Field(None, description="Of a run: the number of its attempt; a snooze has none.")
+    attempt: int | None = Field(None, description="For a run: the number of its attempt; a snooze has none.")
     token: int | None = None
     outcome: str | None = Field(None, description="How a run ended; null while it runs.")
     note: str | None = None
@@ -206,7 +206,7 @@ class SpanOut(Out):
 
 
 class StackOut(Out):
-    """Where a handler was at an instant: the calls, without values. It is stale when that run has ended."""
+    """The stack of a handler at an instant: the calls, without values. It is stale if that run has ended."""
 
     at: Instant | None
     text: str
@@ -228,8 +228,8 @@ class JobDetail(JobOut):
 
     now: Instant = Field(description="The database's time of this answer.")
     timeline: list[SpanOut] = Field(description="Its life so far: what it waited for, and when it ran.")
-    stack: StackOut | None = Field(None, description="The last stack that was asked for; for operators.")
-    request: RequestOut | None = Field(None, description="Of a webhook.")
+    stack: StackOut | None = Field(None, description="The last requested stack; for operators only.")
+    request: RequestOut | None = Field(None, description="The request of a webhook.")
     edited_at: Instant | None = Field(None, description="When it was last changed by hand.")
     max_attempts: int | None = Field(None, description="The attempts that it was scheduled with; null: its handler's.")
     attempts: list[AttemptOut]
@@ -270,8 +270,8 @@ class JobDetail(JobOut):
 
 
 class SearchAnswer(Answer[list[JobOut]]):
-    """A page of a search. If it is not `complete`, it is short although there may be more: continue with `next`.
-    Then `searched` says how far the search has come."""
+    """A page of a search. If it is not `complete`, there may be more: continue with `next`. `searched` then says how
+    far the search got."""
 
     complete: bool
     searched: str | None = None
@@ -297,7 +297,8 @@ class ExplainedJob(Out):
 
 
 class ExplanationOut(Out):
-    """The reason why a job does not run: every gate before it, and the kind of the one that it waits at now."""
+    """The reason why a job is not running: every gate between it and its run, and the kind of the one where it waits
+    now."""
 
     job: ExplainedJob
     at: str

@@ -189,7 +189,7 @@ class UseOut(Out):
     value: str | None = Field(description="The value of the key, or the queue, that it is for; null without a key.")
     taken: int
     full: bool = Field(description="Whether all slots are taken, or no start is saved.")
-    opens_at: Instant | None = Field(description="Of a rate without a saved start: when the next start is.")
+    opens_at: Instant | None = Field(description="For a rate without a saved start: when the next start is.")
     waiting: int
     counted: int
     holders: list[HolderOut] = Field(description="The jobs that have held its slots for longest, at most five.")

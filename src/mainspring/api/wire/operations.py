@@ -67,16 +67,18 @@ class OperationIn(In):
     filter: OperationFilterIn | None = None
     ids: Annotated[list[JobId], Field(min_length=1, max_length=MOST_IDS)] | None = None
     priority: Annotated[int, Field(ge=FIRST_PRIORITY, le=LAST_PRIORITY)] | None = Field(
-        None, description="Of `set_priority`: the priority that the jobs are to have."
+        None, description="For `set_priority`: the new priority of the jobs."
     )
-    queue: Text | None = Field(None, description="Of `move`: the queue that the jobs are to be in.")
-    reason: Reason = Field("", description="Needed, unless it is a dry run.")
-    start_after: Span = Field(START_AFTER, description="How long it can be undone before it starts, up to 1h.")
-    dry_run: bool = Field(False, description="Only count, and show some of the jobs that are meant; store nothing.")
+    queue: Text | None = Field(None, description="For `move`: the new queue of the jobs.")
+    reason: Reason = Field("", description="Required, except for a dry run.")
+    start_after: Span = Field(
+        START_AFTER, description="The time before the operation starts, during which you can still cancel it; up to 1h."
+    )
+    dry_run: bool = Field(False, description="Only count the matching jobs and show some of them; store nothing.")
 
 
 class LeftOut(Out):
-    """A job that was left as it was, and why."""
+    """A job that was left unchanged, and the reason."""
 
     job_id: str
     outcome: Literal["skipped", "refused"]
@@ -88,8 +90,8 @@ class OperationProgressOut(Out):
 
     examined: int
     changed: int
-    skipped: int = Field(description="Jobs that did not match any more when their turn came.")
-    refused: int = Field(description="Jobs that the verb does not work on.")
+    skipped: int = Field(description="Jobs that no longer matched when their turn came.")
+    refused: int = Field(description="Jobs whose state does not allow the verb.")
     reasons: list[LeftOut] = Field(
         description="The first of those that were left alone: up to 100, and up to 5 where operations are listed."
     )

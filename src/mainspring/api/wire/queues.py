@@ -65,7 +65,7 @@ class QueueOut(Out):
 
 
 class WaitOut(Out):
-    """Jobs that wait for the same reason, among those that were looked at."""
+    """Jobs that wait for the same reason, among those that were examined."""
 
     by: str
     gate: str | None = Field(description="The gate; null for keys with a scope, and where the jobs wait for no gate.")
@@ -83,9 +83,9 @@ class QueueDetailOut(QueueOut):
     """A queue, and what its jobs wait for."""
 
     waits: list[WaitOut] = Field(description="What the first waiting jobs wait for, the most frequent first.")
-    looked_at: int = Field(description="How many waiting jobs were looked at.")
+    looked_at: int = Field(description="How many waiting jobs were examined.")
     names: list[NameCount] = Field(description="The names of the jobs that are due next, the most frequent first.")
-    sampled: int = Field(description="How many jobs that are due next were looked at.")
+    sampled: int = Field(description="How many jobs that are due next were examined.")
 
     @classmethod
     def of_detail(cls, detail: QueueDetail, status: QueueStatus, *, everything: bool) -> Self:

@@ -50,7 +50,9 @@ class RecentIn(In):
 class ComingIn(In):
     """The window in which the firings of all schedules are counted."""
 
-    start: InstantIn | None = Field(None, description="The beginning of the first bucket; by default that of now.")
+    start: InstantIn | None = Field(
+        None, description="The beginning of the first bucket; by default, that of the bucket that contains the present."
+    )
     end: InstantIn | None = Field(None, description="A day after the start by default.")
     step: Span = Field("1h", description=f"The length of a bucket, from 1m to 7d; at most {MOST_BUCKETS:,} buckets.")
     heaviest: Annotated[int, Field(ge=0, le=MOST_HEAVIEST)] = Field(5, description="How many schedules to name.")
@@ -76,7 +78,7 @@ class BackfillIn(In):
     end: InstantIn
     which: Literal["not_run", "all"] = "not_run"
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1000
-    backfill_id: Text | None = Field(None, description="Another id starts the backfill of the window anew.")
+    backfill_id: Text | None = Field(None, description="Another id starts the backfill of the window again.")
     preview: bool = Field(False, description="Only show the firings that would get a job.")
 
 
@@ -104,7 +106,7 @@ class ScheduleOut(Out):
 
     id: str
     name: str
-    label: str | None = Field(description="The name that its jobs have beside that of their handler.")
+    label: str | None = Field(description="The label of its jobs: a name in addition to that of their handler.")
     data: Fields
     rule: Fields
     description: str = Field(description="The rule in words.")
@@ -116,10 +118,10 @@ class ScheduleOut(Out):
     last_at: Instant | None
     last_job_id: str | None
     last_state: str | None = Field(
-        None, description="The state of the last firing's job; null if it is not stored any more."
+        None, description="The state of the last firing's job; null if it is no longer stored."
     )
     failing: bool = Field(
-        False, description="Whether the last job has failed or is tried again, or failures in a row are counted."
+        False, description="Whether the last job failed or is being retried, or there are consecutive failures."
     )
     runs: int
     failures: int
@@ -171,7 +173,7 @@ _SAME = (
 
 
 class FiringOut(Out):
-    """A future firing: its time in UTC and in the rule's zone, when its job is made, and notes on what moved it."""
+    """A future firing: its time in UTC and in the rule's zone, when its job is made, and notes if it was moved."""
 
     at: Instant
     local: str
@@ -224,7 +226,7 @@ class EntryOut(Out):
 class RecentFiringOut(EntryOut):
     """A firing up to now, its outcome, and the state of its job."""
 
-    job_state: str | None = Field(description="Null without a job, and if the job is not stored any more.")
+    job_state: str | None = Field(description="Null if there is no job, or it is no longer stored.")
 
     @classmethod
     def of_recent(cls, firing: RecentFiring) -> Self:
@@ -382,8 +384,8 @@ class Window(In):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     latest: bool = Field(
         False,
-        description="The last `limit` firings up to now instead of the first, without those that a calendar has left "
-        "out. Then `start` is open by default, and for the page before, `end` is the first firing of this one.",
+        description="List the last `limit` firings up to now instead of the first, without those that a calendar left "
+        "out. `start` is then open by default. For the previous page, set `end` to the first firing of this one.",
     )
 
     def between(self, now: datetime) -> tuple[datetime, datetime]:

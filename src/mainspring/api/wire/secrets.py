@@ -32,8 +32,8 @@ class SecretIn(In):
     )
     generate: Literal["signing"] | None = Field(
         None,
-        description="Let the server make a secret to sign webhooks with (Standard Webhooks, `whsec_…`). "
-        "Only this answer shows it.",
+        description="Let the server generate a secret to sign webhooks with (Standard Webhooks, `whsec_…`). Only this "
+        "answer shows it.",
     )
     origins: Annotated[list[Origin], Field(min_length=1, max_length=MOST_ORIGINS)] = Field(
         description="Where webhooks may send it: scheme, host and port. `https://*.example.com` means every host below "
@@ -48,7 +48,8 @@ class SecretIn(In):
     prefixes: Names | None = Field(None, description="The prefixes of the names of jobs that may use it.")
     keep_old: Span = Field(
         "0s",
-        description="How long webhooks are also signed with the previous value, so that receivers can change over.",
+        description="How long webhooks are also signed with the previous value, so that receivers can switch to the "
+        "new one.",
     )
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ class SettingOut(Out):
     """One setting in force."""
 
     name: str = Field(examples=["session_hours"])
-    value: Any = Field(description='The value; of a secret "[set]", or null.')
+    value: Any = Field(description='The value; for a secret, "[set]" or null.')
     source: Source = Field(description="default; environment: a variable; program: code, or an option of the command.")
     variable: str | None = Field(
         None, description="The variable of the environment that sets it.", examples=["MAINSPRING_SESSION_HOURS"]
@@ -58,9 +58,11 @@ class EncryptionOut(Out):
     """The ids of the keys that this process has, never the keys."""
 
     key_ids: list[str] = Field(
-        description="Of the keys of encrypted data: the first one encrypts. Empty: there is none."
+        description="The ids of the encryption keys; the first one encrypts. Empty if there is none."
     )
-    audit_key_ids: list[str] = Field(description="Of the keys of the audit log: the first one signs. Empty: unsigned.")
+    audit_key_ids: list[str] = Field(
+        description="The ids of the keys of the audit log; the first one signs. Empty if the log is unsigned."
+    )
 
     @classmethod
     def of(cls, ids: KeyIds) -> Self:
@@ -74,8 +76,8 @@ class SettingsOut(Out):
     python: str = Field(examples=["3.13.1"])
     platform: str = Field(examples=["Linux x86_64"])
     access: Literal["key", "local"] = Field(
-        description="key: every request needs a key or a session; local: this user of this machine needs none, until "
-        "there is a key."
+        description="key: every request needs a key or a session; local: this user on this machine needs none until "
+        "the first key exists."
     )
     database: DatabaseOut
     encryption: EncryptionOut

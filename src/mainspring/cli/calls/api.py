@@ -110,7 +110,9 @@ class Api:
     def _refusal(self, reply: Reply) -> CommandFailed:
         """The sentence of an answer that is an error."""
         if 300 <= reply.status < 400:
-            return CommandFailed(f"{self.place} sends requests to another place; give that as --url.", TO_BE_CHANGED)
+            return CommandFailed(
+                f"{self.place} redirects requests to another address; give that address as --url.", TO_BE_CHANGED
+            )
         problem = self._content(reply)
         detail = problem.get("detail") if isinstance(problem, dict) else None
         if not isinstance(detail, str):

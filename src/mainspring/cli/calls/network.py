@@ -111,7 +111,9 @@ class Network:
         return f"The service at {self.place} cannot be reached: {why}."
 
     def _lost(self, method: str, error: Exception) -> CommandFailed:
-        done = "" if method == "GET" else " Whether it was done is not known: look before you try again."
+        done = (
+            "" if method == "GET" else " It is unknown whether the request was carried out: check before you try again."
+        )
         return CommandFailed(f"The answer of the service at {self.place} did not arrive: {error}.{done}")
 
 

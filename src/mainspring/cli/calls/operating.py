@@ -56,7 +56,7 @@ class Call:
         """Print the first items of a list that may be longer than the option --limit of the command."""
         self.table(items, columns, empty)
         if len(items) == limit < MOST and not self.as_json:
-            say(f"There may be more; --limit {min(10 * limit, MOST)} shows more.")
+            say(f"There may be more; use --limit {min(10 * limit, MOST)} to see them.")
 
     def document(self, value: Any, show: Callable[[Any], None]) -> None:
         """Print one thing, or its JSON."""
@@ -112,11 +112,13 @@ def _options(own: list[inspect.Parameter]) -> dict[str, tuple[Any, Any]]:
         "as_json": (Annotated[bool, typer.Option("--json", help="Print JSON.")], False),
         "url": (_option("--url", help=f"The URL of a service ({URL_VARIABLE})."), None),
         "key": (_option("--key", help=f"The API key for the service ({KEY_VARIABLE})."), None),
-        "uri": (_option("--uri", help="The URI of a MongoDB instead (MAINSPRING_URI)."), None),
+        "uri": (_option("--uri", help="The URI of a MongoDB, instead of a service (MAINSPRING_URI)."), None),
         "folder": (
             Annotated[
                 Path | None,
-                typer.Option(*folder, rich_help_panel=_PANEL, help="The folder of an embedded MongoDB instead."),
+                typer.Option(
+                    *folder, rich_help_panel=_PANEL, help="The folder of an embedded MongoDB, instead of a service."
+                ),
             ],
             None,
         ),

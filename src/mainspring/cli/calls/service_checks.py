@@ -31,7 +31,12 @@ def check_service(url: str, key: str | None) -> Iterator[Finding]:
         yield from _check_key(status)
         status, health = _get(caller, _HEALTH)
         if status == 401:
-            yield Finding("health", "skipped", "The health needs a key.", "Give --key, or set MAINSPRING_API_KEY.")
+            yield Finding(
+                "health",
+                "skipped",
+                "Reading the health of the service needs an API key.",
+                "Give --key, or set MAINSPRING_API_KEY.",
+            )
         else:
             yield from _check_health(health)
             yield from _check_overview(*_get(caller, _OVERVIEW))
@@ -46,9 +51,12 @@ def _check_way(url: str) -> Iterator[Finding]:
     elif _is_loopback(parts.hostname or ""):
         yield Finding("TLS of the service", "ok", "The service is reached without TLS, on this machine.")
     else:
-        cure = "Put a proxy with TLS before it: docs/howto/run-the-service.md."
+        cure = "Put a TLS proxy in front of it: docs/howto/run-the-service.md."
         yield Finding(
-            "TLS of the service", "problem", "The service is reached without TLS: keys can be read on the way.", cure
+            "TLS of the service",
+            "problem",
+            "The service is reached without TLS: API keys can be read in transit.",
+            cure,
         )
 
 
@@ -56,7 +64,7 @@ def _check_key(status: int) -> Iterator[Finding]:
     if status == 401:
         yield Finding("service keys", "ok", "The service asks for a key.")
     else:
-        text = "The service answers this user without a key, since there is none."
+        text = "The service answers this user without a key, since no key exists yet."
         yield Finding("service keys", "warning", text, "Make the first key: mainspring keys create NAME")
 
 
@@ -65,14 +73,17 @@ def _check_health(health: Any) -> Iterator[Finding]:
     reasons = [str(one) for one in health.get("reasons", ())] if isinstance(health, dict) else []
     told = {"healthy": "ok", "degraded": "warning"}.get(state, "problem")
     text = " ".join(reasons) or f"The service says that it is {state or 'in an unknown state'}."
-    cure = "" if told == "ok" else "See the overview below, or docs/howto/why-is-it-not-running.md."
+    cure = "" if told == "ok" else "See the overview below, and docs/howto/why-is-it-not-running.md."
     yield Finding("health", told, text, cure)  # type: ignore[arg-type]
 
 
 def _check_overview(status: int, overview: Any) -> Iterator[Finding]:
     if status != 200 or not isinstance(overview, dict):
         yield Finding(
-            "overview", "skipped", f"The service refuses the overview ({status}).", "Give a key that may read it."
+            "overview",
+            "skipped",
+            f"The service refuses the overview ({status}).",
+            "Give a key that may read the overview.",
         )
         return
     told = overview.get("data")
@@ -84,7 +95,7 @@ def _check_overview(status: int, overview: Any) -> Iterator[Finding]:
             finding = words[str(one["severity"])]
             yield Finding("overview", finding, str(one.get("text", "")), _next_command(one))  # type: ignore[arg-type]
     if not any(one.get("severity") in words for one in problems):
-        yield Finding("overview", "ok", "Nothing fails, is late, stuck or without a worker.")
+        yield Finding("overview", "ok", "No jobs are failing, late, stuck or without a worker.")
 
 
 def _next_command(problem: Mapping[str, Any]) -> str:

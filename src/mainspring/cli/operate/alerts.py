@@ -17,7 +17,7 @@ from mainspring.model.jobs.job import PENDING
 from mainspring.spelling import did_you_mean
 
 alerts = typer.Typer(
-    help="Alert rules: messages about dead letters, missed firings, late queues, missing workers, open breakers.",
+    help="Alert rules: messages about dead letters, missed firings, late queues, missing workers and open breakers.",
     no_args_is_help=True,
 )
 
@@ -41,14 +41,29 @@ Chat = Annotated[
 ]
 Queues = Annotated[list[str] | None, typer.Option("--queue", help="Only this queue.")]
 Prefixes = Annotated[list[str] | None, typer.Option("--prefix", help="Only jobs whose names begin with this.")]
-After = Annotated[str | None, typer.Option("--after", metavar="TIME", help="How long the problem lasts first: 5m.")]
-Threshold = Annotated[int | None, typer.Option("--threshold", help="Of dead_letters: how many count.")]
-Within = Annotated[str | None, typer.Option("--within", metavar="TIME", help="Of dead_letters: in which time.")]
-Window = Annotated[str | None, typer.Option("--group-window", metavar="TIME", help="Gather subjects for so long.")]
-Repeat = Annotated[str | None, typer.Option("--repeat-every", metavar="TIME", help="Tell again this often.")]
-Resolved = Annotated[bool | None, typer.Option("--resolved/--no-resolved", help="Tell the end of an alert, too.")]
+After = Annotated[
+    str | None,
+    typer.Option("--after", metavar="TIME", help="How long the problem must last before it counts, such as 5m."),
+]
+Threshold = Annotated[int | None, typer.Option("--threshold", help="For dead_letters: how many trigger the alert.")]
+Within = Annotated[
+    str | None,
+    typer.Option("--within", metavar="TIME", help="For dead_letters: the span of time in which they are counted."),
+]
+Window = Annotated[
+    str | None, typer.Option("--group-window", metavar="TIME", help="How long to gather subjects for one message.")
+]
+Repeat = Annotated[
+    str | None,
+    typer.Option("--repeat-every", metavar="TIME", help="How often to repeat the message of an alert that goes on."),
+]
+Resolved = Annotated[
+    bool | None, typer.Option("--resolved/--no-resolved", help="Whether to send a message when the alert is over.")
+]
 Enabled = Annotated[bool | None, typer.Option("--enable/--disable", help="Whether the rule is evaluated.")]
-SendIn = Annotated[str | None, typer.Option("--send-in", metavar="QUEUE", help="The queue of the jobs that send.")]
+SendIn = Annotated[
+    str | None, typer.Option("--send-in", metavar="QUEUE", help="The queue of the jobs that send the messages.")
+]
 
 
 def _status(rule: Any) -> str:
@@ -92,7 +107,7 @@ def show(call: Call, rule: RuleArgument) -> None:
 @operating(named=_OPTIONS)
 def add(
     call: Call,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for readers of the messages.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that the messages show.")],
     kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")],
     email: Email = None,
     webhook: Webhook = None,
@@ -148,7 +163,8 @@ def edit(
     enabled: Enabled = None,
     send_in: SendIn = None,
 ) -> None:
-    """Change a rule; what is not given stays. --email, --webhook and --chat replace all destinations."""
+    """Change a rule. Options that you do not give stay as they are. --email, --webhook and --chat replace all
+    destinations."""
     body = _given(
         name=name,
         to=_to(email, webhook, chat) or None,
@@ -171,11 +187,11 @@ def edit(
 def silence(
     call: Call,
     rule: RuleArgument,
-    duration: Annotated[str | None, typer.Option("--for", metavar="TIME", help="How long: 2h.")] = None,
+    duration: Annotated[str | None, typer.Option("--for", metavar="TIME", help="How long, such as 2h.")] = None,
     off: Annotated[bool, typer.Option("--off", help="End the silence.")] = False,
     reason: Reason = "",
 ) -> None:
-    """Send no messages of a rule for some time, or end that with --off."""
+    """Let a rule send no messages for some time, or end the silence with --off."""
     if (duration is None) != off:
         raise typer.BadParameter("give --for TIME, or --off")
     where = _path(call, rule)
@@ -195,14 +211,14 @@ def test(
         float, typer.Option("--timeout", min=0.0, max=_LONGEST_TEST, help="How many seconds to wait.")
     ] = 10.0,
 ) -> None:
-    """Send one message, marked as a test, to each destination of a rule. A worker sends it; where no live worker can,
-    the service does, and on a database this command. Exit with 1 if one does not arrive."""
+    """Send one message, marked as a test, to each destination of a rule. A worker sends it. If no live worker can, the
+    service does, or this command when it works on a database. Exit with 1 if a message does not arrive."""
     outcomes = call.api.post(f"{_path(call, rule)}/test", {"timeout": f"{round(timeout * 1000)}ms"})["data"]
     call.table(outcomes, _TESTS, "")
     if any(one["state"] == PENDING for one in outcomes):
         say(
-            "A message is pending: its next attempt is a worker's. Mail needs MAINSPRING_SMTP_URL, in a worker or "
-            "where the test is sent."
+            "A message is pending: a worker will make the next attempt. Email needs MAINSPRING_SMTP_URL, in a worker "
+            "or where the test is sent."
         )
     if not all(one["arrived"] for one in outcomes):
         raise typer.Exit(RUNTIME_FAILURE)

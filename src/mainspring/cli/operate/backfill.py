@@ -15,7 +15,7 @@ from mainspring.cli.support.exit_codes import INTERRUPTED, say
 from mainspring.cli.terminal.output import many
 from mainspring.cli.terminal.progress import Shown
 
-_REACH = "A window reaches back to when the schedule was made."
+_REACH = "The window cannot begin before the schedule was created."
 _PART, _MOST = 200, 10_000
 
 
@@ -23,7 +23,7 @@ def nothing(window: Mapping[str, Any]) -> str:
     """The sentence for a window without a firing that needs a job."""
     if window["which"] == "all":
         return f"No firing in this window needs a job. {_REACH}"
-    return f"No firing in this window needs a job: without --all, only those that were missed or skipped do. {_REACH}"
+    return f"No firing in this window needs a job. Without --all, only missed or skipped firings get one. {_REACH}"
 
 
 def make_up(call: Call, schedule_id: str, window: Mapping[str, Any]) -> None:
@@ -42,7 +42,7 @@ def make_up(call: Call, schedule_id: str, window: Mapping[str, Any]) -> None:
                     made += done["data"]["made"]
                     shown.update(made, None if more else total)
     except KeyboardInterrupt:
-        say(f"{many(made, 'job')} made. The same command goes on; no job is made twice.")
+        say(f"{many(made, 'job')} made. Run the same command to continue; no job is made twice.")
         raise typer.Exit(INTERRUPTED) from None
     told = f"{many(made, 'job')} made." if made else nothing(window)
     call.done({"scheduleId": schedule_id, **window, "made": made, "done": True}, told)

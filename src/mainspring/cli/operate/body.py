@@ -130,28 +130,46 @@ WORK = (
     Field("priority", ("--priority",), "1 (first) to 10 (last) (default: 5).", int),
     Field("tags", ("--tag",), "A tag; may be repeated.", list[str]),
     Field("timeout", ("--timeout",), "How long one attempt may take, such as 5m."),
-    Field("retryAttempts", ("--retries",), "Attempts after the first one.", int),
-    Field("retryDelay", ("--retry-delay",), "The delay before the second attempt, such as 5s; later ones grow."),
+    Field("retryAttempts", ("--retries",), "How many further attempts after the first.", int),
+    Field("retryDelay", ("--retry-delay",), "The delay before the second attempt, such as 5s; later delays grow."),
     Field(
         "executionType",
         ("--guarantee",),
         f"{', '.join(GUARANTEES)}.",
         read=lambda value, option: str(one_of(value, GUARANTEES, option)).upper(),
     ),
-    Field("startWithin", ("--start-within",), "How late it may start, such as 30m; then it expires."),
-    Field("label", ("--label",), "A name of its own, beside that of its handler."),
-    Field("dataVersion", ("--data-version",), "The payload version that the data is written for.", int),
-    Field("type", ("--type",), "http, email or job; found out by itself.", read=_word("http", "email", "job")),
+    Field("startWithin", ("--start-within",), "How late the job may start, such as 30m; after that, it expires."),
+    Field("label", ("--label",), "A label for the job, in addition to its name."),
+    Field("dataVersion", ("--data-version",), "The payload version of the data.", int),
+    Field(
+        "type",
+        ("--type",),
+        "http, email or job; by default derived from the other options.",
+        read=_word("http", "email", "job"),
+    ),
     Field("endpoint", ("--endpoint",), "The URL that a webhook calls.", panel=_WEBHOOK),
     Field("method", ("--method",), "POST by default.", panel=_WEBHOOK),
     Field("headers", ("--header",), "NAME=VALUE; may be repeated.", list[str], read_pairs, _WEBHOOK),
     Field("query", ("--query",), "NAME=VALUE; may be repeated.", list[str], read_pairs, _WEBHOOK),
     Field("body", ("--body",), "The body as JSON; @FILE, or - for stdin.", read=read_json, panel=_WEBHOOK),
-    Field("success", ("--success",), "A status that is a success; may be repeated.", list[str], _statuses, _WEBHOOK),
     Field(
-        "retryOn", ("--retry-on",), "A status, 5xx, network or all; may be repeated.", list[str], _statuses, _WEBHOOK
+        "success", ("--success",), "A status that counts as success; may be repeated.", list[str], _statuses, _WEBHOOK
     ),
-    Field("templates", ("--templates/--no-templates",), "Whether {{…}} is filled in.", bool, panel=_WEBHOOK),
+    Field(
+        "retryOn",
+        ("--retry-on",),
+        "When to retry: a status, 5xx, network or all; may be repeated.",
+        list[str],
+        _statuses,
+        _WEBHOOK,
+    ),
+    Field(
+        "templates",
+        ("--templates/--no-templates",),
+        "Whether to fill in templates such as {{data.id}}.",
+        bool,
+        panel=_WEBHOOK,
+    ),
     Field("redirects", ("--redirects",), "How many redirects to follow, up to 3.", int, panel=_WEBHOOK),
     Field(
         "signWith", ("--sign-with",), "The name of a secret to sign with; may be repeated.", list[str], panel=_WEBHOOK
@@ -167,10 +185,10 @@ WORK = (
 ONE_JOB = (
     Field("delay", ("--delay",), "Due after this time, such as 5m."),
     Field("runAt", ("--at", "--run-at"), "Due at this instant, such as 2030-12-24T18:00:00Z.", read=instant),
-    Field("expiresAt", ("--expires-at",), "It does not start after this instant.", read=instant),
-    Field("dedupeKey", ("--dedupe-key",), "While a job with this key is live, no other is made."),
-    Field("dedupeWindow", ("--dedupe-window",), "How long the key counts, such as 1h, also after the job's end."),
-    Field("debounce", ("--debounce",), "With a key: due when no call has come for this time, such as 5s."),
+    Field("expiresAt", ("--expires-at",), "The job does not start after this instant.", read=instant),
+    Field("dedupeKey", ("--dedupe-key",), "While a job with this key is live, no other is created."),
+    Field("dedupeWindow", ("--dedupe-window",), "How long the key applies, such as 1h, even after the job's end."),
+    Field("debounce", ("--debounce",), "With a key: due once no further call has come for this time, such as 5s."),
     Field("debounceMax", ("--debounce-max",), "With --debounce: due at the latest after this time."),
     Field("throttle", ("--throttle",), "With a key: at most one job in this time, such as 1m."),
     Field("encrypt", ("--encrypt",), "A path in the data to encrypt, or all; may be repeated.", list[str], _encrypted),
@@ -181,34 +199,61 @@ RULE = (
     Field(
         "repeat.after",
         ("--after",),
-        "end: --every counts from the end of a run.",
+        "start or end: whether --every counts from the start or the end of a run.",
         read=_word("start", "end"),
         panel=_RULE,
     ),
-    Field("repeat.anchor", ("--anchor",), "An instant of the grid of --every.", read=instant, panel=_RULE),
+    Field("repeat.anchor", ("--anchor",), "An instant from which --every counts.", read=instant, panel=_RULE),
     Field("repeat.rrule", ("--rrule",), "A recurrence rule (RFC 5545).", panel=_RULE),
     Field("repeat.start", ("--rrule-start",), "The DTSTART of --rrule.", read=instant, panel=_RULE),
-    Field("repeat.any", ("--any",), "A rule as JSON; any of those given fires it.", list[str], _rules, _RULE),
-    Field("repeat.gap", ("--gap",), "What a wall time that a change of clocks skips becomes.", panel=_RULE),
-    Field("repeat.fold", ("--fold",), "Which of the wall times that come twice count.", panel=_RULE),
-    Field("repeat.then", ("--then",), "Where a firing on a day of --except moves to.", panel=_RULE),
-    Field("repeat.at", ("--on",), "An instant; may be repeated.", list[str], panel=_RULE),
+    Field(
+        "repeat.any",
+        ("--any",),
+        "A rule as JSON; may be repeated. The schedule fires when any of the rules does.",
+        list[str],
+        _rules,
+        _RULE,
+    ),
+    Field(
+        "repeat.gap",
+        ("--gap",),
+        "For a wall time that a clock change skips: after (fire after the gap) or skip.",
+        panel=_RULE,
+    ),
+    Field("repeat.fold", ("--fold",), "For a wall time that occurs twice: first, last or both.", panel=_RULE),
+    Field("repeat.then", ("--then",), "For a firing on a day of --except: skip, next or previous.", panel=_RULE),
+    Field("repeat.at", ("--on",), "An instant to fire at; may be repeated.", list[str], panel=_RULE),
     Field("repeat.timezone", ("--timezone", "--zone"), "The time zone, such as Europe/Paris.", panel=_RULE),
     Field(
         "repeat.except", ("--except",), "A calendar whose days are left out; may be repeated.", list[str], panel=_RULE
     ),
     Field("startAt", ("--start-at",), "No firing before this instant.", read=instant, panel=_RULE),
     Field("endAt", ("--end-at",), "No firing after this instant.", read=instant, panel=_RULE),
-    Field("jitter", ("--jitter",), "Spreads the firings by up to this time, such as 2m.", panel=_RULE),
+    Field(
+        "jitter", ("--jitter",), "Delay each firing by up to this time, such as 2m, to spread the load.", panel=_RULE
+    ),
 )
 POLICIES = (
-    Field("maxRuns", ("--max-runs",), "The most jobs that its firings make.", int, panel=_POLICY),
+    Field("maxRuns", ("--max-runs",), "The maximum number of jobs that its firings make.", int, panel=_POLICY),
     Field("misfire", ("--misfire",), f"{', '.join(MISFIRES)}.", read=_word(*MISFIRES), panel=_POLICY),
-    Field("misfireGrace", ("--misfire-grace",), "Until when a firing is late, not missed.", panel=_POLICY),
-    Field("misfireLimit", ("--misfire-limit",), "The most missed firings to make up for.", int, panel=_POLICY),
-    Field("startDeadline", ("--start-deadline",), "An older missed firing gets no job.", panel=_POLICY),
+    Field("misfireGrace", ("--misfire-grace",), "How late a firing may be before it counts as missed.", panel=_POLICY),
+    Field(
+        "misfireLimit", ("--misfire-limit",), "The maximum number of missed firings to make up for.", int, panel=_POLICY
+    ),
+    Field(
+        "startDeadline",
+        ("--start-deadline",),
+        "The maximum age of a missed firing that still gets a job.",
+        panel=_POLICY,
+    ),
     Field("overlap", ("--overlap",), f"{', '.join(OVERLAPS)}.", read=_word(*OVERLAPS), panel=_POLICY),
-    Field("pauseAfter", ("--pause-after",), "Pause after so many failed runs in a row.", int, panel=_POLICY),
+    Field(
+        "pauseAfter",
+        ("--pause-after",),
+        "Pause the schedule after this many consecutive failed runs.",
+        int,
+        panel=_POLICY,
+    ),
 )
 
 

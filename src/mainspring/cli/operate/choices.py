@@ -21,13 +21,13 @@ Name = Annotated[str | None, typer.Option("--name", help="Only jobs with this na
 Queue = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
 Tag = Annotated[str | None, typer.Option("--tag", help="Only with this tag.")]
 Error = Annotated[str | None, typer.Option("--error", help="Only with this text in the error.")]
-Since = Annotated[str | None, typer.Option("--since", help="Made since this instant, or this long ago, such as 1h.")]
-Until = Annotated[str | None, typer.Option("--until", help="Made before this instant, or this long ago.")]
+Since = Annotated[str | None, typer.Option("--since", help="Created since this instant, or this long ago, such as 1h.")]
+Until = Annotated[str | None, typer.Option("--until", help="Created before this instant, or this long ago.")]
 Where = Annotated[
     list[str] | None, typer.Option("--where", help="PATH=VALUE: only with this value in the data; may be repeated.")
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=MOST, help="How many at most.")]
-Reason = Annotated[str, typer.Option("--reason", help="The reason; it is kept.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=MOST, help="The maximum number to list.")]
+Reason = Annotated[str, typer.Option("--reason", help="A reason, stored with the change.")]
 
 
 def job_filter(

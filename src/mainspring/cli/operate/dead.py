@@ -18,17 +18,19 @@ from mainspring.cli.terminal.progress import Shown
 from mainspring.cli.terminal.times import ago, past_instant
 from mainspring.model.fields import Fields
 
-dead = typer.Typer(help="Dead letters: jobs that have failed for good.", no_args_is_help=True)
+dead = typer.Typer(help="Dead letters: jobs whose last attempt failed.", no_args_is_help=True)
 
 ErrorType = Annotated[str | None, typer.Option("--error", help="Only with this type of error, such as TimeoutError.")]
 Text = Annotated[str | None, typer.Option("--text", help="Only with this text in the error's message.")]
-Fingerprint = Annotated[str | None, typer.Option("--fingerprint", help="Only of this group, as `groups` shows it.")]
+Fingerprint = Annotated[str | None, typer.Option("--fingerprint", help="Only this group, as shown by `groups`.")]
 Since = Annotated[str | None, typer.Option("--since", help="Failed since this instant, or this long ago, such as 1h.")]
 Until = Annotated[str | None, typer.Option("--until", help="Failed before this instant, or this long ago.")]
-JobIds = Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="The ids; or use the filters.")]
+JobIds = Annotated[
+    list[str] | None, typer.Argument(metavar="[JOB]...", help="The ids of the jobs; or use the filters.")
+]
 All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-RedriveId = Annotated[str, typer.Argument(metavar="REDRIVE", help="The id, as `retry` and `discard` print it.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+RedriveId = Annotated[str, typer.Argument(metavar="REDRIVE", help="The id, as printed by `retry` and `discard`.")]
 _LETTERS: Columns = {
     "ID": lambda one: one["id"],
     "NAME": lambda one: one["name"],
@@ -89,9 +91,9 @@ def groups(
     name: Name = None,
     queue: Queue = None,
     since: Since = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="The maximum number to list.")] = 50,
 ) -> None:
-    """List dead letters by the cause of their failure."""
+    """List dead letters, grouped by the cause of their failure."""
     given = _filter(name, queue, since=since)
     call.table(call.api.get("/api/dead-letters/groups", limit=limit, **given)["data"], _GROUPS, "No dead letters.")
 
@@ -110,11 +112,11 @@ def retry(
     until: Until = None,
     text: Text = None,
     everything: All = False,
-    data: Annotated[str | None, typer.Option("--data", help="JSON: fields of the data to replace.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="Fields of the data to replace, as JSON.")] = None,
     reason: Reason = "",
     yes: Yes = False,
 ) -> None:
-    """Run dead letters again. If there are many, workers go on with it; Ctrl-C does not stop them."""
+    """Run dead letters again. If there are many, workers continue in the background, even after Ctrl-C."""
     given = _filter(name, queue, tag, error, fingerprint, since, until, text)
     edit = {} if data is None else {"data": read_object(data, "--data")}
     _redrive(call, "retry", _chosen(job_ids, given, everything) | edit | {"reason": reason}, yes)
@@ -152,7 +154,7 @@ def follow(call: Call, redrive_id: RedriveId) -> None:
 @dead.command()
 @operating
 def stop(call: Call, redrive_id: RedriveId) -> None:
-    """Stop a retry or a discard. What it has done stays so."""
+    """Stop a retry or a discard. This does not undo what it has already done."""
     found = call.api.post(path("redrives", redrive_id, "cancel"))["data"]
     call.done(
         found, f"The {found['kind']} {found['id']} is {found['state']}; {many(found['done'], 'dead letter')} done."
@@ -161,9 +163,7 @@ def stop(call: Call, redrive_id: RedriveId) -> None:
 
 def _chosen(ids: list[str] | None, given: Fields, everything: bool) -> Fields:
     if bool(ids) + bool(given) + everything != 1:
-        raise CommandFailed(
-            "Say which dead letters: by their ids, by a filter such as --name, or --all; one of these.", TO_BE_CHANGED
-        )
+        raise CommandFailed("Say which dead letters: give their ids, a filter such as --name, or --all.", TO_BE_CHANGED)
     return {"ids": ids} if ids else {"everything": True} if everything else {"filter": given}
 
 
@@ -187,8 +187,8 @@ def _follow(call: Call, redrive: Fields) -> None:
                 shown.update(redrive["done"] + redrive["skipped"], redrive["matched"])
     except KeyboardInterrupt:
         say(
-            f"It goes on in the workers. mainspring dead follow {redrive['id']} shows it, "
-            f"mainspring dead stop {redrive['id']} stops it."
+            f"It continues in the workers. mainspring dead follow {redrive['id']} shows it, mainspring dead stop "
+            f"{redrive['id']} stops it."
         )
         raise typer.Exit(INTERRUPTED) from None
     verb = "to be run again" if redrive["kind"] == "retry" else "deleted"

@@ -35,8 +35,10 @@ from mainspring.model.jobs.reserved_names import hint_for
 jobs = typer.Typer(help="Jobs.", no_args_is_help=True)
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.")]
-JobIds = Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="The ids; or use the filters.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Act on many jobs without asking.")]
+JobIds = Annotated[
+    list[str] | None, typer.Argument(metavar="[JOB]...", help="The ids of the jobs; or use the filters.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Act on many jobs without asking for confirmation.")]
 _LONGEST_WAIT = 30
 
 
@@ -97,9 +99,14 @@ def add(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The name of its handler.")] = None,
     once: Annotated[
         str | None,
-        typer.Option("--once", help="A text of your choice: for a day, a second command with it adds no job."),
+        typer.Option(
+            "--once",
+            help="A text of your choice: for a day, repeating the command with the same text adds no second job.",
+        ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end; exit with 1 unless it completed.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the job ends; exit with 1 unless it completed.")
+    ] = False,
 ) -> None:
     """Add a job: for a handler, a webhook (--endpoint) or an email (--type email). Print its id."""
     made = call.api.post("/api/jobs", with_name(body, name), once=once)["data"]
@@ -107,7 +114,7 @@ def add(
     if not wait:
         print_json(made) if call.as_json else print_text(job_id)
     if made.get("deduplicated"):
-        say("A job with this --dedupe-key exists already; no other was made.")
+        say("A job with this --dedupe-key already exists; no other was created.")
     elif name is not None:
         _hint(call.api, name)
     if wait:
@@ -127,7 +134,7 @@ def cancel(
     reason: Reason = "",
     yes: Yes = False,
 ) -> None:
-    """Cancel jobs: pending ones at once, running ones are asked to stop."""
+    """Cancel jobs. Pending jobs are cancelled at once; running jobs are asked to stop."""
     chosen = Selection(job_ids, job_filter(state=state, name=name, queue=queue, tag=tag, where=where), reason, yes)
     on_many(call, "cancel", chosen, {"reason": reason})
 
@@ -146,7 +153,7 @@ def retry(
     reason: Reason = "",
     yes: Yes = False,
 ) -> None:
-    """Run jobs that have ended again, as a new round of attempts."""
+    """Run ended jobs again, as a new round of attempts."""
     given = job_filter(state=state, name=name, queue=queue, tag=tag, error=error, where=where)
     on_many(call, "retry", Selection(job_ids, given, reason, yes))
 
@@ -170,7 +177,7 @@ def run_now(
 @jobs.command()
 @operating
 def explain(call: Call, job_id: JobId) -> None:
-    """Explain why a job does not run: every gate before it."""
+    """Explain why a job is not running: every gate between the job and its run."""
     call.document(call.api.get(path("jobs", job_id, "explain"))["data"], show_explanation)
 
 
@@ -179,13 +186,16 @@ def explain(call: Call, job_id: JobId) -> None:
 def tail_jobs(
     call: Call,
     job_id: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="One job, with its log, until it ends; by default all jobs.")
+        str | None,
+        typer.Argument(
+            metavar="[JOB]", help="Follow only this job, with its log, until it ends; by default, follow all jobs."
+        ),
     ] = None,
     name: Name = None,
     queue: Queue = None,
     state: Annotated[str | None, typer.Option("--state", help="Only changes to this state.")] = None,
 ) -> None:
-    """Show what happens to jobs, as it happens; with --json, one object per line. Ctrl-C ends."""
+    """Show changes of jobs as they happen; with --json, one object per line. Ctrl-C stops."""
     tail(call, job_id, {"name": name, "queue": queue, "state": one_of(state, STATES, "--state")})
 
 

@@ -40,7 +40,8 @@ def on_many(call: Call, verb: str, chosen: Selection, body: Mapping[str, Any] | 
     """Do something to the chosen jobs."""
     if bool(chosen.ids) == bool(chosen.filter):
         raise CommandFailed(
-            "Name jobs by their ids, or choose them by a filter such as --name or --queue; one of both.", TO_BE_CHANGED
+            "Name jobs by their ids, or choose them with a filter such as --name or --queue, but not both.",
+            TO_BE_CHANGED,
         )
     if chosen.ids:
         _one_by_one(call, verb, chosen.ids, body)
@@ -104,7 +105,7 @@ def follow_operation(call: Call, operation: Fields) -> None:
                 shown.update(operation["progress"]["examined"], _total(operation))
     except KeyboardInterrupt:
         say(
-            f"The operation goes on in the workers. mainspring operations follow {operation['id']} shows it, "
+            f"The operation continues in the workers. mainspring operations follow {operation['id']} shows it, "
             f"mainspring operations cancel {operation['id']} stops it."
         )
         raise typer.Exit(INTERRUPTED) from None
@@ -125,5 +126,5 @@ def _tell_without_workers(call: Call) -> bool:
     with suppress(CommandFailed):
         if any(worker["live"] for worker in call.api.get("/api/workers")["data"]):
             return True
-        say("No worker is alive; it begins when one is started: mainspring worker MODULE:SCHEDULER")
+        say("No worker is alive; the operation starts when one does: mainspring worker MODULE:SCHEDULER")
     return True

@@ -13,9 +13,9 @@ from mainspring.cli.operate.many import follow_operation
 from mainspring.cli.terminal.output import Columns
 from mainspring.cli.terminal.times import ago
 
-operations = typer.Typer(help="Operations: one verb on many jobs.", no_args_is_help=True)
+operations = typer.Typer(help="Operations: one verb applied to many jobs.", no_args_is_help=True)
 
-OperationId = Annotated[str, typer.Argument(metavar="OPERATION", help="The id, as `list` shows it.")]
+OperationId = Annotated[str, typer.Argument(metavar="OPERATION", help="The id, as shown by `list`.")]
 _LIST: Columns = {
     "ID": lambda one: one["id"],
     "VERB": lambda one: one["verb"],
@@ -45,6 +45,6 @@ def follow(call: Call, operation_id: OperationId) -> None:
 @operations.command()
 @operating
 def cancel(call: Call, operation_id: OperationId) -> None:
-    """Stop an operation. Jobs that it has changed stay so."""
+    """Stop an operation. This does not undo the changes it has already made."""
     found = call.api.post(path("operations", operation_id, "cancel"))["data"]
     call.done(found, f"The operation {found['id']} is {found['state']}.")

@@ -59,7 +59,7 @@ def read_queues(api: Api) -> list[Any]:
 @queues.command("list")
 @operating
 def list_queues(call: Call) -> None:
-    """List the queues: their backlog, and the workers that serve them."""
+    """List the queues with their backlog and the workers that serve them."""
     found = read_queues(call.api)
     call.table(found, fitting(found, QUEUES, SPARE, terminal_width()), "No queue has jobs or workers.")
 
@@ -67,7 +67,7 @@ def list_queues(call: Call) -> None:
 @queues.command()
 @operating
 def pause(call: Call, queue: QueueName, reason: Reason = "") -> None:
-    """Pause a queue: its jobs are not started until it is resumed. Running ones go on."""
+    """Pause a queue: its jobs do not start until you resume it. Running jobs continue."""
     found = call.api.post("/api/pauses", {"queue": queue, "reason": reason})["data"]
     call.done(found, f"The queue {queue} is paused.{_note(call, queue, found)}")
 
@@ -86,12 +86,18 @@ def resume(call: Call, queue: QueueName) -> None:
 def limit(
     call: Call,
     queue: QueueName,
-    concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", help="Jobs at once.")] = None,
-    rate: Annotated[str | None, typer.Option("--rate", help="Starts in a time, such as 100/minute.")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the limits: those declared in code hold.")] = False,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", "-c", help="How many jobs may run at once.")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", help="How many jobs may start in a span of time, such as 100/minute.")
+    ] = None,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove these limits; the limits declared in code apply again.")
+    ] = False,
     reason: Reason = "",
 ) -> None:
-    """Limit how many jobs of a queue run at once, or start in a time. Without an option, show its limits."""
+    """Limit how many jobs of a queue run at once, or start in a span of time. Without options, show its limits."""
     if remove and (concurrency is not None or rate is not None):
         raise CommandFailed("Give limits or --remove, not both.", TO_BE_CHANGED)
     where = path("limits", "queue", queue)
@@ -131,4 +137,4 @@ def _show_limits(call: Call, queue: str) -> None:
     }
     call.table(found, columns, f"The queue {queue} has no limits.")
     if not call.as_json and any(use["full"] for one in found for use in one["uses"]):
-        say("A limit is reached: jobs wait.")
+        say("A limit is reached, so jobs wait.")

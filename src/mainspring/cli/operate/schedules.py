@@ -20,7 +20,7 @@ from mainspring.model.fields import Fields
 from mainspring.model.printable import printable
 from mainspring.model.schedules.firing_plan import OVERLAPS
 
-schedules = typer.Typer(help="Schedules, which make jobs again and again.", no_args_is_help=True)
+schedules = typer.Typer(help="Schedules: rules that make jobs repeatedly.", no_args_is_help=True)
 
 ScheduleId = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of the schedule.")]
 Count = Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many firings.")]
@@ -57,7 +57,9 @@ def list_schedules(
     queue: Queue = None,
     tag: Tag = None,
     text: Annotated[str | None, typer.Option("--text", help="A part of the id or the name.")] = None,
-    soonest: Annotated[bool, typer.Option("--next", help="The earliest firing first, instead of by id.")] = False,
+    soonest: Annotated[
+        bool, typer.Option("--next", help="Order by next firing, earliest first, instead of by id.")
+    ] = False,
     limit: Limit = 50,
 ) -> None:
     """List schedules."""
@@ -70,7 +72,7 @@ def list_schedules(
 @schedules.command()
 @operating
 def show(call: Call, schedule_id: ScheduleId) -> None:
-    """Show a schedule: its rule, its policies, its last and its next firing."""
+    """Show a schedule: its rule, its policies, and its last and next firings."""
     with _known(call, schedule_id):
         call.document(call.api.get(path("schedules", schedule_id))["data"], _show)
 
@@ -83,7 +85,10 @@ def add(
     body: Fields,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The name of the jobs' handler.")] = None,
     schedule_id: Annotated[
-        str | None, typer.Option("--id", help="Its id, by default NAME; a schedule that has it is replaced.")
+        str | None,
+        typer.Option(
+            "--id", help="The id of the schedule (default: NAME); an existing schedule with this id is replaced."
+        ),
     ] = None,
     paused: Annotated[bool, typer.Option("--paused", help="Store it paused.")] = False,
 ) -> None:
@@ -122,11 +127,11 @@ def trigger(
     call: Call,
     schedule_id: ScheduleId,
     overlap: Annotated[
-        str | None, typer.Option("--overlap", help=f"Instead of its own: {', '.join(OVERLAPS)}.")
+        str | None, typer.Option("--overlap", help=f"Override the overlap policy: {', '.join(OVERLAPS)}.")
     ] = None,
     reason: Reason = "",
 ) -> None:
-    """Make a job of a schedule now, beside its firings. Print the job's id."""
+    """Make a job of a schedule now, in addition to its firings. Print the job's id."""
     asked = {"reason": reason} | ({} if overlap is None else {"overlap": one_of(overlap, OVERLAPS, "--overlap")})
     with _known(call, schedule_id):
         job = call.api.post(path("schedules", schedule_id, "trigger"), asked)["data"]
@@ -158,17 +163,18 @@ def preview(
     call: Call,
     body: Fields,
     schedule_id: Annotated[
-        str | None, typer.Argument(metavar="[SCHEDULE]", help="A stored schedule; or give a rule by options.")
+        str | None,
+        typer.Argument(metavar="[SCHEDULE]", help="The id of a stored schedule; or describe a rule with the options."),
     ] = None,
     count: Count = 10,
 ) -> None:
-    """Show the next firings of a schedule, or of a rule, in its time zone, with notes on changes of the clocks."""
+    """Show the next firings of a schedule or a rule, in its time zone, with notes on clock changes."""
     if schedule_id is not None:
         if body:
             raise CommandFailed("Name a schedule or give a rule, not both.", TO_BE_CHANGED)
         with _known(call, schedule_id):
             found = call.api.get(path("schedules", schedule_id, "upcoming"), count=count)
-        call.table(found["data"], _FIRINGS, "It does not fire any more.")
+        call.table(found["data"], _FIRINGS, "It will not fire again.")
         return
     _check_rule(body)
     call.document(call.api.post("/api/schedules/preview", {**body, "count": count}), _show_preview)
@@ -181,13 +187,13 @@ def ledger(
     schedule_id: ScheduleId,
     since: Annotated[str | None, typer.Option("--since", help="Firings since this instant, or this long ago.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Firings before this instant, or this long ago.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The maximum number to list.")] = 100,
 ) -> None:
-    """List the firings of a schedule with their outcomes; by default those of the last and the next day."""
+    """List the firings of a schedule with their outcomes; by default, those of the last and the next 24 hours."""
     window: Fields = {"start": past_instant(since, "--since"), "end": past_instant(until, "--until")}
     with _known(call, schedule_id):
         found = call.api.get(path("schedules", schedule_id, "ledger"), limit=limit, **window)["data"]
-    call.table(found, _LEDGER, "No firing in this time.")
+    call.table(found, _LEDGER, "No firings in this window.")
 
 
 @schedules.command()
@@ -198,11 +204,11 @@ def backfill(
     since: Annotated[str, typer.Option("--since", help="The start of the window: an instant, or this long ago.")],
     until: Annotated[str | None, typer.Option("--until", help="The end of the window; now by default.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All firings, instead of those that were missed or skipped.")
+        bool, typer.Option("--all", help="Include all firings, not only those that were missed or skipped.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the firings that would get a job.")] = False,
 ) -> None:
-    """Make the jobs of past firings. After an interruption, the same command goes on; no job is made twice."""
+    """Make the jobs of past firings. After an interruption, run the same command to continue; no job is made twice."""
     start, end = past_instant(since, "--since"), past_instant(until or "0s", "--until")
     window = {"start": start, "end": end, "which": "all" if everything else "not_run"}
     with _known(call, schedule_id):

@@ -15,7 +15,7 @@ from mainspring.cli.terminal.output import Columns, print_json, print_text
 from mainspring.cli.terminal.times import ago
 from mainspring.model.fields import Fields
 
-secrets = typer.Typer(help="Secrets of webhooks and handlers.", no_args_is_help=True)
+secrets = typer.Typer(help="Secrets for webhooks and handlers.", no_args_is_help=True)
 
 SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the secret.")]
 _LIST: Columns = {
@@ -43,15 +43,17 @@ def set_secret(
     origin: Annotated[
         list[str], typer.Option("--origin", help="Where webhooks may send it, such as https://api.example.com.")
     ],
-    generate: Annotated[bool, typer.Option("--generate", help="Let the service make a signing secret.")] = False,
-    queue: Annotated[list[str] | None, typer.Option("--queue", help="Only jobs of this queue.")] = None,
-    prefix: Annotated[list[str] | None, typer.Option("--prefix", help="Only job names with this prefix.")] = None,
+    generate: Annotated[bool, typer.Option("--generate", help="Let the service generate a signing secret.")] = False,
+    queue: Annotated[list[str] | None, typer.Option("--queue", help="Only jobs of this queue may use it.")] = None,
+    prefix: Annotated[
+        list[str] | None, typer.Option("--prefix", help="Only jobs whose names have this prefix may use it.")
+    ] = None,
     keep_old: Annotated[
         str, typer.Option("--keep-old", help="How long webhooks are also signed with the previous value.")
     ] = "0s",
 ) -> None:
-    """Store a secret, or a new value of it. The value is read from stdin, or asked for at a terminal: an argument would
-    be visible to other users of the machine."""
+    """Store a secret, or a new value for it. The command reads the value from stdin, or asks for it on a terminal; an
+    argument would be visible to other users of the machine."""
     value = {"generate": "signing"} if generate else {"value": _read_value()}
     limits = {"queues": queue or None, "prefixes": prefix or None}
     given = {field: names for field, names in limits.items() if names is not None}

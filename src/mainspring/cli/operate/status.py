@@ -20,7 +20,7 @@ _UNHEALTHY = "unhealthy"
 
 @operating
 def status(call: Call) -> None:
-    """Show whether jobs are run, and what is wrong. Exit with 1 if the installation is unhealthy."""
+    """Show whether jobs are running, and any problems. Exit with 1 if the installation is unhealthy."""
     found = read_status(call.api)
     call.document(found, _show)
     if found["health"]["status"] == _UNHEALTHY:
@@ -65,6 +65,6 @@ def _show(found: Fields) -> None:
     # That no worker is alive is a reason of the health already, with its cure.
     problems = problem_lines([one for one in found["overview"]["problems"] if one["target"]["kind"] != "workers"])
     if lines or problems:
-        print_heading("What is wrong")
+        print_heading("Problems")
         for line in [*lines, *problems]:
             print_text(line)

@@ -34,12 +34,12 @@ _MOST_JOBS = 15
 @operating
 def top(
     call: Call,
-    every: Annotated[str, typer.Option("--every", help="How often to look, such as 2s.")] = "2s",
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many looks.")] = None,
+    every: Annotated[str, typer.Option("--every", help="How often to refresh, such as 2s.")] = "2s",
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after this many refreshes.")] = None,
 ) -> None:
-    """Watch problems, queues and running jobs in the terminal; in a pipe, print them once. Ctrl-C ends.
+    """Watch problems, queues and running jobs in the terminal; in a pipe, print them once. Ctrl-C stops.
 
-    With --json, each look is one line.
+    With --json, print one line per refresh.
     """
     pause = duration_ms(every, "--every", ConfigurationError) / 1000
     looks = count or (None if sys.stdout.isatty() or call.as_json else 1)

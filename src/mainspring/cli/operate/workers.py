@@ -14,7 +14,7 @@ from mainspring.cli.terminal.times import ago
 
 workers = typer.Typer(help="Worker processes.", no_args_is_help=True)
 
-WorkerId = Annotated[str, typer.Argument(metavar="WORKER", help="The id of the worker, as `list` shows it.")]
+WorkerId = Annotated[str, typer.Argument(metavar="WORKER", help="The id of the worker, as shown by `list`.")]
 
 
 def _state(worker: Any) -> str:
@@ -38,7 +38,7 @@ WORKERS: Columns = {
 @workers.command("list")
 @operating
 def list_workers(call: Call) -> None:
-    """List the workers that are alive, and those that ended within the last hour."""
+    """List the live workers, and those that ended within the last hour."""
     call.table(call.api.get("/api/workers")["data"], WORKERS, "No worker: mainspring worker MODULE:SCHEDULER")
 
 
@@ -47,10 +47,10 @@ def list_workers(call: Call) -> None:
 def drain(
     call: Call,
     worker_id: WorkerId,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Let it claim jobs again.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the drain: the worker claims jobs again.")] = False,
     reason: Reason = "",
 ) -> None:
-    """Let a worker finish its jobs, claim no more, and end."""
+    """Let a worker finish its running jobs, claim no more, and end."""
     where = path("workers", worker_id, "drain")
     with suggesting(worker_id, lambda: [one["id"] for one in call.api.get("/api/workers")["data"]]):
         found = call.api.delete(where) if cancel else call.api.post(where, {"reason": reason})

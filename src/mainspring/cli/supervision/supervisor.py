@@ -152,7 +152,7 @@ class Supervisor:
                     self._rescue(child)
                 continue
             if child.drained and child.code == 0:
-                logger.info("Worker %d (pid %d) was drained; no other one takes its place", child.number, child.pid)
+                logger.info("Worker %d (pid %d) was drained and is not replaced", child.number, child.pid)
                 return
             self._after_death(child)
             short_lives = 0 if monotonic() - started >= _LIVED_LONG else short_lives + 1
@@ -201,14 +201,14 @@ class Supervisor:
             self._failed_starts += 1
             if self._failed_starts >= _MOST_FAILED_STARTS:
                 said = child.last_words or f"the last one {child.how_it_ended()}"
-                self._give_up(RUNTIME_FAILURE, f"The worker processes fail to start, {_MOST_FAILED_STARTS} now: {said}")
+                self._give_up(RUNTIME_FAILURE, f"{_MOST_FAILED_STARTS} worker processes failed to start: {said}")
 
     async def _pause_before_next(self, child: Child, short_lives: int) -> None:
         longest = _FIRST_PAUSE * 2 ** min(max(0, short_lives - 1), 20)
         pause = random.uniform(0.5, 1.5) * min(longest, _LONGEST_PAUSE)
         words = f": {child.last_words}" if child.last_words else ""
         logger.warning(
-            "Worker %d (pid %d) %s%s; another one starts in %.1f s",
+            "Worker %d (pid %d) %s%s; its replacement starts in %.1f s",
             *(child.number, child.pid, child.how_it_ended(), words, pause),
         )
         await self._unless_stopping(pause)
@@ -224,7 +224,7 @@ class Supervisor:
             await asyncio.sleep(WATCH_EVERY)
             path = self._watched.changed()
             if path is not None:
-                logger.info("%s has changed; the workers are started again", path)
+                logger.info("%s has changed; restarting the workers", path)
                 self._changed.set()
                 for child in self._children:
                     child.reloading = True
@@ -274,10 +274,10 @@ class Supervisor:
         self._signals += 1
         if self._signals == 1:
             grace = self._scheduler.settings.grace
-            logger.info("Stopping; running jobs have %g s to finish (a second signal is faster)", grace)
+            logger.info("Stopping; running jobs have %g s to finish (a second signal stops at once)", grace)
             self._stop()
         elif self._signals == 2:
-            logger.info("Stopping at once; running jobs are cancelled and given back")
+            logger.info("Stopping at once; running jobs are cancelled and released")
             self._tell_all(STOP_NOW)
             asyncio.get_running_loop().call_later(_HURRY_MARGIN, self._kill_all)
         else:

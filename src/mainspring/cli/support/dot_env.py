@@ -33,13 +33,13 @@ def read_dot_env(path: Path, environment: MutableMapping[str, str] = os.environ)
     try:
         found = DotEnv(path, override=False, encoding="utf-8").dict()
     except (OSError, UnicodeDecodeError) as error:
-        say(f"{path} cannot be read, and is left out: {error}")
+        say(f"{path} cannot be read and is ignored: {error}")
         return
     for name, value in found.items():
         if value is None or name in environment:
             continue
         if _is_real_only(name):
-            say(f"{name} in {path} is left out: it chooses what is run; set it in the environment itself.")
+            say(f"{name} in {path} is ignored, since it chooses which code runs; set it in the environment itself.")
         else:
             environment[name] = value
 

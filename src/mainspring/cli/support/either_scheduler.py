@@ -71,7 +71,7 @@ async def when_built(start: Callable[[], Awaitable[None]]) -> None:
             return await start()
         except IndexesBuilding as error:
             if not told:
-                logger.warning("The start waits for indexes: %s", error)
+                logger.warning("Waiting for indexes before the start: %s", error)
             told = True
         await asyncio.sleep(_LOOK_EVERY)
 

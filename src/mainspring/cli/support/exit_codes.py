@@ -27,9 +27,10 @@ from mainspring.model.printable import printable
 RUNTIME_FAILURE, TO_BE_CHANGED, NOT_FOUND, INTERRUPTED = 1, 2, 3, 130
 EXIT_CODES = {
     0: "done",
-    RUNTIME_FAILURE: "a failure at run time: the server cannot be reached, the job is in another state, the "
-    "installation is unhealthy, the job that was waited for did not complete",
-    TO_BE_CHANGED: "something to be changed: an argument, a setting, the API key, the MongoDB server; nothing was done",
+    RUNTIME_FAILURE: "a runtime failure: the server cannot be reached, the job's state does not allow the command, the "
+    "installation is unhealthy, or the awaited job did not complete",
+    TO_BE_CHANGED: "a usage or configuration error: an argument, a setting, the API key or the MongoDB "
+    "server is wrong; nothing was done",
     NOT_FOUND: "there is no such job, schedule, queue, worker, flow, key, secret, alert rule or operation",
     INTERRUPTED: "interrupted by Ctrl-C",
 }

@@ -47,7 +47,9 @@ class FirstKey:
         """Lines for the banner."""
         if not self.made:
             return []
-        told = "made, since there was none (admin)" if self._text is None else f"{self._text} (admin; not shown again)"
+        told = (
+            "created, since there was none (admin)" if self._text is None else f"{self._text} (admin; not shown again)"
+        )
         lines = [f"  first key {told}"]
         if self._staged is not None:
             lines.append(f"  stored    {self._staged.path}; mainspring keys show{self._database} prints it")

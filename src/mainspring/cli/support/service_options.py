@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from mainspring.api.server import Server
     from mainspring.api.settings import ServiceSettings
 
-_KEYLESS = "without a key, from this machine and user only, until there is one: mainspring keys create NAME"
+_KEYLESS = "without a key, only for this user on this machine, until the first key: mainspring keys create NAME"
 _KEYED = "with an API key"
 
-Host = Annotated[str | None, typer.Option("--host", help="The address to answer at (default: 127.0.0.1).")]
-Port = Annotated[int | None, typer.Option("--port", help="The port (default: 3000); 0 takes any that is free.")]
+Host = Annotated[str | None, typer.Option("--host", help="The address to listen on (default: 127.0.0.1).")]
+Port = Annotated[
+    int | None, typer.Option("--port", help="The port to listen on (default: 3000); 0 chooses a free port.")
+]
 Data = Annotated[
     Path | None, typer.Option("--folder", "--data", help="Folder of the embedded MongoDB (default: .mainspring).")
 ]
-Uri = Annotated[str | None, typer.Option("--uri", help="The URI of your own MongoDB instead.")]
+Uri = Annotated[str | None, typer.Option("--uri", help="The URI of your own MongoDB, instead of the embedded one.")]
 
 
 def place(data: Path | None, uri: str | None) -> str | None:
@@ -80,7 +82,7 @@ def describe_place(given: str | None, uri: str | None) -> list[str]:
     lines = [f"  MongoDB   {without_password(uri or 'a client of its own')}"]
     folder = embedded_folder(given)
     if folder is not None:
-        lines.append(f"  data      {folder} (its file uri has the password)")
+        lines.append(f"  data      {folder} (the file uri in it has the password)")
     return lines
 
 

@@ -37,7 +37,7 @@ def load(target: str, *, idle: bool = False) -> Face:
     face = Face(found)
     if face.inner.workers.handler_names == [] and not idle:
         raise ConfigurationError(
-            f"The scheduler {target!r} has no handlers, so it could run nothing; register one with "
+            f"The scheduler {target!r} has no handlers, so it cannot run any job; register one with "
             f'@{attribute}.job("name") in a module that {module_name!r} imports.'
         )
     return face
@@ -48,7 +48,7 @@ def _split(target: str) -> tuple[str, str]:
     attribute = attribute or DEFAULT_ATTRIBUTE
     if module_name.endswith(".py") or "/" in module_name or os.sep in module_name:
         dotted = module_name.removesuffix(".py").replace(os.sep, "/").strip("./").replace("/", ".")
-        raise ConfigurationError(f"{module_name!r} is a file's name; name the module: {dotted}:{attribute}")
+        raise ConfigurationError(f"{module_name!r} is a file name; name the module: {dotted}:{attribute}")
     if not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
         raise ConfigurationError(f"{target!r} names no scheduler; write it as package.module:attribute")
     return module_name, attribute
@@ -104,7 +104,7 @@ def _missing(module: ModuleType, attribute: str) -> str:
         return f"{sentence} Did you mean {module.__name__}:{(close or schedulers)[0]}?"
     if schedulers:
         return f"{sentence} Its schedulers are {', '.join(schedulers)}."
-    return f"{sentence} It has no scheduler at all; make one with {DEFAULT_ATTRIBUTE} = Scheduler()"
+    return f"{sentence} It has no scheduler; create one with {DEFAULT_ATTRIBUTE} = Scheduler()"
 
 
 def _a(thing: Any) -> str:

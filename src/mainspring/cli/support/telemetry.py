@@ -18,7 +18,7 @@ from mainspring.errors import ConfigurationError
 OTEL, SENTRY = "MAINSPRING_OTEL", "MAINSPRING_SENTRY"
 _ON, _OFF, _SAME_TRACE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off"), "same-trace"
 _PROTOCOLS = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
-_NEEDS_SDK = f"{OTEL} needs the SDK of OpenTelemetry: pip install opentelemetry-sdk opentelemetry-exporter-otlp"
+_NEEDS_SDK = f"{OTEL} needs the OpenTelemetry SDK: pip install opentelemetry-sdk opentelemetry-exporter-otlp"
 
 
 def switch_on(scheduler: Scheduler, environment: Mapping[str, str] = os.environ) -> None:

@@ -19,7 +19,7 @@ from mainspring.store.alerts.alert_rules import job_id_of
 
 @dataclass(frozen=True, slots=True)
 class AlertTest:
-    """What became of a test message at one destination, which is shown without secrets."""
+    """The outcome of a test message at one destination. The destination is shown without secrets."""
 
     to: dict[str, Any]
     job_id: str

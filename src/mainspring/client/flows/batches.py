@@ -77,13 +77,14 @@ class Batches:
         **options: Unpack[BatchOptions],
     ) -> Flow:
         """Store any number of jobs, each given as a mapping of the arguments of `schedule()`, and run callbacks when
-        all have ended. The jobs may run while others are still being stored.
+        all have ended. Jobs may start while later ones are still being stored.
 
-        `on_success` runs if no more jobs ended badly than `tolerate`, a number or a fraction of them; `on_failure`
-        otherwise; `on_done` in either case. A callback is a job, or a job with its data, and with its options; its
-        handler finds the numbers in `ctx.before["items"].result`. If this process dies before the last job is stored,
-        the batch has failed and its callbacks run a minute later, once the stored jobs have ended. With `id`, a call
-        with the same items continues a batch that was interrupted, and returns one that is stored completely.
+        `on_success` runs if at most `tolerate` jobs (a number, or a fraction of all) ended badly; otherwise
+        `on_failure` runs. `on_done` runs in either case. A callback is a job, or a tuple of a job, its data and,
+        optionally, its options; its handler reads the numbers from `ctx.before["items"].result`. If this process dies
+        before the last job is stored, the batch fails, and its callbacks run a minute later, once the stored jobs have
+        ended. With `id`, you can repeat an interrupted call with the same items: it continues the batch, or returns it
+        if all its jobs are stored.
         """
         callbacks = {"on_success": on_success, "on_failure": on_failure, "on_done": on_done}
         root_id = None if id is None else _checked_id(id)
@@ -140,7 +141,7 @@ class Batches:
         """A callback as the root keeps it, and the job that it becomes."""
         job, data, options = (*callback, {}, {})[:3] if isinstance(callback, tuple) else (callback, {}, {})
         if job is None:
-            raise InvalidFlow(f"{key} is a job, or a job with its data, and with its options.")
+            raise InvalidFlow(f"{key} is a job, or a tuple of a job, its data and, optionally, its options.")
         try:
             if unknown := sorted(options.keys() - NODE_OPTIONS):
                 raise InvalidFlow(f"A callback has no option {unknown[0]!r}.")

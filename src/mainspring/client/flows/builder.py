@@ -30,8 +30,8 @@ class NodeHandle:
 
     @property
     def result(self) -> Reference:
-        """The result of the node, for the data of a later node: `extract.result["path"]`. The value is filled in when
-        the later node starts. The result of a map node has `total` and `failed`, the numbers of its jobs."""
+        """A reference to the node's result, for the data of a later node: `extract.result["path"]`. The value is filled
+        in when the later node starts. The result of a map node has `total` and `failed`, the numbers of its jobs."""
         return Reference(self.name, (), self._builder)
 
     def __repr__(self) -> str:
@@ -67,12 +67,12 @@ class FlowBuilder:
         name: str | None = None,
         **options: Unpack[TemplateOptions],
     ) -> NodeHandle:
-        """Add a job, which starts when the nodes in `after` have ended, and return its handle.
+        """Add a job that starts when the nodes in `after` have ended, and return its handle.
 
-        With `when="success"` it runs if they all completed, and is cancelled if one did not; with "done" it runs in any
-        case; with "failure" it runs if one of them ended badly, and is skipped otherwise. Its data may have references
-        to results of earlier nodes: `{"rows": extract.result["path"]}`. The handler finds its predecessors in
-        `ctx.before`. `name` is that of the node, by default the name of its job. `options` are those of jobs.
+        With `when="success"` it runs if they all completed, and is cancelled if one did not. With "done" it runs in any
+        case. With "failure" it runs if one of them ended badly, and is skipped otherwise. Its data may contain
+        references to results of earlier nodes: `{"rows": extract.result["path"]}`. The handler finds its predecessors
+        in `ctx.before`. `name` is the name of the node, by default that of its job. `options` are job options.
         """
         return self._put(job, name, data, after, when, options, None)
 
@@ -91,11 +91,12 @@ class FlowBuilder:
         name: str | None = None,
         **options: Unpack[TemplateOptions],
     ) -> NodeHandle:
-        """Add a job for each item of a list: given here, or found in the result of an earlier node when the map starts.
+        """Add a job for each item of a list. Pass the list, or a reference to the result of an earlier node.
 
-        An item is the data of its job, beside `data`; with `item`, it is the argument of that name. With `key`, the
-        name of a field, a job belongs to the key of its item and not to its place. The node fails if more jobs end
-        badly than `tolerate`, a number or a fraction of them; with `fail_fast` at once, and the others are cancelled.
+        An item is the data of its job, in addition to `data`; with `item`, it is the argument of that name. With `key`,
+        the name of a field, a job is identified by the key of its item instead of its position. The node fails if more
+        jobs than `tolerate`, a number or a fraction of them, end badly; with `fail_fast` at once, and the others are
+        cancelled.
         """
         if isinstance(over, Reference):
             self._check_reference(over)
@@ -110,13 +111,14 @@ class FlowBuilder:
         return self._put(job, name, data, after, when, options, spec)
 
     async def start(self, *, session: Any = None) -> Flow:
-        """Store the flow, and return it. When this returns, it survives the loss of any one node, and any worker runs
-        it to its end. With `session`, it exists if and only if your transaction commits."""
+        """Store the flow and return it. When this returns, the flow survives the loss of any one node of the replica
+        set, and the workers run it to its end. With `session`, the flow exists if and only if your transaction
+        commits."""
         return await self._starts.start(self, session)
 
     @property
     def graph(self) -> Graph:
-        """The graph, checked. Raises InvalidFlow."""
+        """The checked graph. Raise InvalidFlow if it is invalid."""
         return Graph.of(self._nodes)
 
     @property
@@ -138,7 +140,7 @@ class FlowBuilder:
         taken = [node.name for node in self._nodes]
         chosen = numbered(job_name, taken) if name is None else check_node_name(name)
         if chosen in taken:
-            raise InvalidFlow(f"There is a node {chosen!r} in the flow already; give this one another name, by name=….")
+            raise InvalidFlow(f"The flow already has a node {chosen!r}; give this one another name with name=….")
         given = {key: value for key, value in options.items() if value is not None}
         without, found = take_out(data)
         for at, reference in found:

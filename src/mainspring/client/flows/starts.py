@@ -59,11 +59,11 @@ class FlowStarts:
         self._flows = flows
 
     def flow(self, name: str, data: Mapping[str, Any] | None = None, **options: Unpack[FlowOptions]) -> FlowBuilder:
-        """Declare a flow: jobs that wait for jobs, as a graph that is known before it starts.
+        """Declare a flow: a graph of jobs that wait for other jobs, known before it starts.
 
-        Add nodes with `add()` and `map()`, then `await flow.start()`. `data` is kept with the flow. `options` are those
-        of its root job: `dedupe_key`, `run_at`, `delay`, `expires_at`, `tags`, `priority`, and `queue`, which is by
-        default that of the first node.
+        Add nodes with `add()` and `map()`, then `await flow.start()`. `data` is stored with the flow. `options` apply
+        to its root job: `dedupe_key`, `run_at`, `delay`, `expires_at`, `tags`, `priority`, and `queue` (by default the
+        queue of the first node).
         """
         unknown = options.keys() - FLOW_OPTIONS
         if unknown:
@@ -74,10 +74,10 @@ class FlowStarts:
     async def chain(
         self, *steps: Step, name: str = "chain", session: Any = None, **options: Unpack[FlowOptions]
     ) -> Flow:
-        """Start a flow of jobs that run one after the other, each if the one before it completed.
+        """Start a flow of jobs that run one after the other. Each starts only if the one before it completed.
 
-        A step is a job, or a job with its data, and with its options: `("resize", {"path": p}, {"queue": "images"})`.
-        A handler finds the result of the step before it in `ctx.before.result`.
+        A step is a job, or a tuple of a job, its data and, optionally, its options: `("resize", {"path": p}, {"queue":
+        "images"})`. A handler reads the result of the previous step from `ctx.before.result`.
         """
         builder = self.flow(name, **options)
         last = None

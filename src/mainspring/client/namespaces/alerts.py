@@ -55,11 +55,11 @@ class Alerts:
         actor: str | None = None,
         **options: Unpack[RuleOptions],
     ) -> AlertRule:
-        """Store a rule. `kind` is the problem that it watches: "dead_letters", "schedule_missed", "queue_late",
-        "no_worker" or "breaker_open". `to` are its destinations: `{"type": "email", "to": ["ops@example.com"]}`,
-        `{"type": "webhook", "url": …, "headers": {…}, "sign_with": […]}` or `{"type": "chat", "url": …}`, which gets a
-        JSON object with `text`, as Slack and others take it. `RuleOptions` lists the options. `rule_id` is the id of
-        the rule: one that has it already is returned, so that a repeated call is safe."""
+        """Store an alert rule. `kind` is the problem that it watches: "dead_letters", "schedule_missed", "queue_late",
+        "no_worker" or "breaker_open". `to` lists its destinations: `{"type": "email", "to": ["ops@example.com"]}`,
+        `{"type": "webhook", "url": …, "headers": {…}, "sign_with": […]}` or `{"type": "chat", "url": …}`. A chat
+        receives a JSON object with `text`, the format of Slack and others. `RuleOptions` lists the options. `rule_id`
+        is the id of the rule: if a rule has this id already, it is returned, so that a repeated call is safe."""
         checked, where = check_kind(kind), make_destinations(to)
         fields = check_options(checked, options)
         store = await self._core.store()
@@ -76,9 +76,9 @@ class Alerts:
         to: Sequence[Mapping[str, Any]] | None = None,
         **options: Unpack[RuleOptions],
     ) -> AlertRule:
-        """Change a rule; what is not given stays as it is. A destination that is given as it is shown keeps its hidden
-        values. A rule that watches something else from now on, or is disabled, begins anew, without a message that the
-        alert before is over. Raise AlertRuleNotFound."""
+        """Change a rule; options that you do not pass stay as they are. A destination that you pass back as it was
+        shown keeps its hidden values. If the change makes the rule watch something else, or disables it, its alert
+        starts over, and no message says that the previous alert is over. Raise AlertRuleNotFound."""
 
         def changed(rule: AlertRule) -> AlertRule:
             fields = check_options(rule.kind, options, options_of(rule))
@@ -109,8 +109,8 @@ class Alerts:
     async def silence(
         self, rule_id: str, until: datetime | Seconds, *, reason: str = "", actor: str | None = None
     ) -> AlertRule:
-        """Send no messages of a rule until an instant, or for some time. When the silence is over, the rule sends what
-        is true then: that its alert is on, or that one which was told before is over. Raise AlertRuleNotFound."""
+        """Let a rule send no messages until an instant, or for some time. When the silence ends, the rule reports the
+        current state: that its alert is on, or that an alert it reported earlier is over. Raise AlertRuleNotFound."""
         signer, store = check_actor(actor), await self._core.store()
         now = store.alert_rules.now()
         end = _end(until, now)
@@ -127,8 +127,8 @@ class Alerts:
         return after
 
     async def test(self, rule_id: str, *, timeout: Seconds = 10.0) -> list[AlertTest]:
-        """Send one message, marked as a test, to each destination, and return what has become of it within the timeout.
-        A worker with the handlers of webhooks and email sends it, silence or not. Raise AlertRuleNotFound."""
+        """Send one message, marked as a test, to each destination, and return the outcomes within the timeout. A worker
+        with the handlers for webhooks and email sends it, even while the rule is silenced. Raise AlertRuleNotFound."""
         rule = await self.get(rule_id)
         ids = await begin_trial(self._core, rule)
         return await end_trial(self._jobs, rule, ids, seconds(timeout, "timeout"))

@@ -24,7 +24,7 @@ class NewKey:
 
 FIRST_KEY = (
     "The first API key must have the role admin and reach everything: from then on every request needs a key, and "
-    "without such a one no caller could make another over HTTP."
+    "only such a key can create others over HTTP."
 )
 
 
@@ -47,9 +47,9 @@ class ApiKeys:
         key_id: str | None = None,
     ) -> NewKey:
         """Create an API key for the HTTP service. Its role is viewer, operator or admin; by default, the first key is
-        an admin and every other an operator. With `queues` or `prefixes`, it reaches only jobs of these queues, and
-        only names with these prefixes. `key_id` is the id of the key, 12 letters and digits: if a key has it already,
-        none is created and InvalidKey is raised."""
+        an admin and all others are operators. With `queues` or `prefixes`, the key reaches only jobs of these queues,
+        and only names with these prefixes. `key_id` is the id of the key, 12 letters and digits. If a key has this id
+        already, raise InvalidKey and create none."""
         store = await self._core.store()
         scope = make_scope(queues, prefixes)
         usual = OPERATOR if role is not None or await store.api_keys.any_exists() else ADMIN
@@ -59,8 +59,9 @@ class ApiKeys:
         return NewKey(text, key)
 
     async def create_first(self, name: str, keep: Callable[[str], None], *, actor: str | None = None) -> NewKey | None:
-        """Create the first API key, an admin, or return None if there is a key. Of several concurrent processes, one
-        creates it. `keep` stores its text before the key is valid: if `keep` raises, no key is created."""
+        """Create the first API key, an admin, or return None if there is a key already. If several processes call this
+        at once, only one creates it. `keep` stores the key's text before the key is valid: if `keep` raises, no key is
+        created."""
         made = await (await self._core.store()).api_keys.create_first(name, actor=check_actor(actor), keep=keep)
         return None if made is None else NewKey(*made)
 
@@ -74,22 +75,23 @@ class ApiKeys:
         return await (await self._core.store()).api_keys.revoke(key)
 
     async def made_with(self, key: str) -> list[Key]:
-        """List the API keys that were made with a key, by its id, or with one of those; the oldest first."""
+        """List the API keys that were created with this key, directly or through another of these keys, oldest
+        first."""
         keys = await self.all()
         made = made_with(keys, key)
         return [one for one in keys if one.id in made]
 
     async def revoke_made_with(self, key: str) -> list[Key]:
-        """Revoke the API keys that were made with a key, by its id, or with one of those, and return those that were
-        not revoked before. If the key itself is revoked first, none of them stays valid."""
+        """Revoke the API keys that were created with this key, directly or through another of these keys. Return those
+        that were not revoked before. Revoke the key itself first, so that it cannot create further keys meanwhile."""
         revoked: list[Key] = []
         while live := [one for one in await self.made_with(key) if one.revoked_at is None]:
             revoked += [await self.revoke(one.id) for one in live]
         return revoked
 
     async def rotate(self, key: str, grace: Seconds = 0, *, request_id: str | None = None) -> NewKey:
-        """Give an API key a new secret; the old one stays valid for `grace`. Raise KeyNotFound. A second call with the
-        same `request_id`, a text of your choice, has no effect and raises InvalidKey."""
+        """Give an API key a new secret. The old secret stays valid for `grace`. Raise KeyNotFound. A second call with
+        the same `request_id`, a text of your choice, has no effect and raises InvalidKey."""
         lasts = timedelta(seconds=seconds(grace, "grace"))
         request = None if request_id is None else check_name(request_id, "request_id")
         text, rotated = await (await self._core.store()).api_keys.rotate(key, lasts, request)

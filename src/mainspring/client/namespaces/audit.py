@@ -33,29 +33,29 @@ class AuditLog:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> AuditPage:
-        """List the audit log, newest first. `actor`, `target` and `action` match exactly, and `job.*` matches all
-        actions on jobs; `since` and `until` (which does not count itself) are instants. `before` is the `next` of the
-        previous page, or the number of a row: a page may be short although its `next` is not None. `unreadable` of the
-        page names rows that cannot be read."""
+        """List the audit log, newest first. `actor`, `target` and `action` match exactly, except that `job.*` matches
+        all actions on jobs. `since` is inclusive, `until` exclusive. `before` is the `next` of the previous page, or
+        the number of a row. A page may be short although its `next` is not None. `unreadable` of the page names rows
+        that cannot be read."""
         wanted = make_audit_filter(actor, target, action, since, until)
         return await (await self._core.store()).audit.find(wanted, before=before, limit=limit)
 
     async def head(self) -> Link:
-        """Return the head of the audit log: its last row's number, hash and time. Keep it elsewhere: it proves which
-        rows existed."""
+        """Return the head of the audit log: the number, hash and time of its last row. Keep it elsewhere: it proves
+        which rows existed."""
         return await (await self._core.store()).audit.head()
 
     async def check(self) -> AuditStanding:
-        """Check, before a change, whether this process can continue the audit log: "keyed" if it signs its rows,
-        "plain" if it has no key, "unsealed" if the log has rows that were written without the key and not sealed since.
-        Raise AuditKeyMissing if the log is signed with a key that this process does not have."""
+        """Check, before a change, whether this process can append to the audit log. Return "keyed" if it signs its
+        rows, "plain" if it has no key, and "unsealed" if the log has rows that were written without the key and not
+        sealed since. Raise AuditKeyMissing if the log is signed with a key that this process does not have."""
         audit = (await self._core.store()).audit
         end = await audit.check_end()
         return "plain" if not audit.keyed else "unsealed" if end.unsealed else "keyed"
 
     async def seal(self, actor: str, reason: str = "") -> Row:
-        """Accept the rows of the audit log that were written without a key: from now on, the key signs them, too, as
-        they are. Raise ConfigurationError if this process has no key."""
+        """Accept the rows of the audit log that were written without a key: from now on, the key also signs these rows
+        as they are. Raise ConfigurationError if this process has no key."""
         store = await self._core.store()
         if not store.audit.keyed:
             raise ConfigurationError(

@@ -22,7 +22,8 @@ class Calendars:
         self._core = core
 
     async def put(self, name: str, calendar: Calendar, *, actor: str | None = None) -> StoredCalendar:
-        """Store a calendar under a name, or replace the one that has it. Schedules that refer to it follow at once."""
+        """Store a calendar under a name, or replace the calendar of that name. Schedules that refer to it use it at
+        once."""
         if not isinstance(calendar, Calendar):
             raise InvalidSchedule(f'calendar must be a Calendar, such as Calendar(["2030-12-24"]), not {calendar!r}.')
         name = _name(name)
@@ -38,9 +39,9 @@ class Calendars:
     async def import_ics(
         self, name: str, ics: str | bytes, *, timezone: str | None = None, actor: str | None = None
     ) -> StoredCalendar:
-        """Store the days of the events in an .ics file under a name. Needs the extra `calendars`.
+        """Store the days of the events in an .ics file as a calendar. Needs the extra `calendars`.
 
-        With `timezone`, events with a time are on their days in this zone; see `Calendar.from_ics`.
+        With `timezone`, events with a time count on their day in this zone; see `Calendar.from_ics`.
         """
         today = (await self._core.store()).clock.now().date()
         # In a thread, since reading a large file would block the event loop for a while.

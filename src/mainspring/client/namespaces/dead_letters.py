@@ -60,13 +60,13 @@ _IDLE = timedelta(seconds=2)
 
 @dataclass(frozen=True)
 class Redrive(RedriveFacts):
-    """An order to retry or to discard dead letters, as it was when it was read."""
+    """An order to retry or discard dead letters, as it was when it was read."""
 
     _verbs: DeadLetters | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def _face(self) -> DeadLetters:
         if self._verbs is None:
-            raise ConfigurationError("This redrive was not read from a Scheduler, so that it cannot be followed.")
+            raise ConfigurationError("This redrive was not read from a Scheduler, so its methods cannot be used.")
         return self._verbs
 
     async def refresh(self) -> Redrive:
@@ -74,14 +74,14 @@ class Redrive(RedriveFacts):
         return await self._face().get_redrive(self.id)
 
     async def wait(self, timeout: Seconds | None = None) -> Redrive:
-        """Wait until it has ended, and return it as it is then; while no worker carries it out, this call does.
+        """Wait until it has ended, and return it. While no worker carries it out, this call does.
 
-        Raise WaitTimeout; the redrive goes on as soon as a worker runs or another caller waits for it.
+        Raise WaitTimeout; the redrive continues as soon as a worker runs or another caller waits for it.
         """
         return await self._face()._wait_for(self.id, timeout)
 
     async def cancel(self) -> Redrive:
-        """Stop it before its next dead letter. Dead letters that it has retried or discarded stay so."""
+        """Stop it before its next dead letter. This does not undo what it has already retried or discarded."""
         return await self._face().cancel_redrive(self.id)
 
 
@@ -112,10 +112,11 @@ class DeadLetters:
     async def groups(
         self, *, limit: int = 100, scope: Scope = EVERYTHING, **filter: Unpack[DeadLetterFilter]
     ) -> list[DeadLetterGroup]:
-        """Group the failed jobs that match by the fingerprint of their error; the group of the latest one comes first.
+        """Group the matching failed jobs by the fingerprint of their error. The group with the latest failure comes
+        first.
 
-        The cost does not grow with the number of dead letters: where there are many, a group's `count` is `capped`, and
-        a filter by queue, tag or text, or a scope, is applied to the newest 1,000.
+        The cost does not grow with the number of dead letters. If there are many, a group's `count` is `capped`, and a
+        filter by queue, tag or text, or a scope, applies to the newest 1,000 only.
         """
         selection = make_selection(filter)
         check_whole(limit, "limit", 1, 200)
@@ -135,12 +136,12 @@ class DeadLetters:
         redrive_id: str | None = None,
         **filter: Unpack[DeadLetterFilter],
     ) -> Redrive:
-        """Run dead letters again, each as a new round of attempts: those with these ids, those that match, or
-        `everything`. Jobs that fail after this call are not included.
+        """Run dead letters again, each as a new round of attempts: those with these ids, those that match the filter,
+        or `everything`. Jobs that fail after this call are not included.
 
-        `data` replaces fields in the data of each, and the fields in `remove` are deleted from it. The first 500 are
-        retried before this returns; workers retry the rest, and `await redrive.wait()` waits for it. `redrive_id` is
-        the id of the redrive: a second call with the same id continues that redrive and begins no other.
+        `data` replaces fields in the data of each job, and `remove` deletes fields from it. The first 500 are retried
+        before this returns; workers retry the rest, and `await redrive.wait()` waits for the end. `redrive_id` is the
+        id of the redrive: a second call with the same id continues that redrive and starts no other.
         """
         named = filter.get("name")
         edit = self._edit(data, remove, None if named is None else self._core.handlers.own(named))
@@ -156,13 +157,13 @@ class DeadLetters:
         redrive_id: str | None = None,
         **filter: Unpack[DeadLetterFilter],
     ) -> Redrive:
-        """Delete dead letters, after an archive hook has received them: those with these ids, those that match, or
-        `everything`. Otherwise like `retry`."""
+        """Delete dead letters, after the archive hook has received them: those with these ids, those that match the
+        filter, or `everything`. Otherwise like `retry`."""
         return await self._start(DISCARD, _chosen(ids, filter, everything), None, reason, actor, redrive_id)
 
     async def redrives(self, limit: int = 100) -> Listed[Redrive]:
-        """List the latest redrives, the newest first; ended ones are kept for as long as ledgers are. `unreadable` of
-        the list names documents that cannot be read."""
+        """List the latest redrives, newest first. Redrives that have ended are kept as long as ledgers (the setting
+        `keep_ledger`). `unreadable` of the list names documents that cannot be read."""
         check_whole(limit, "limit", 1, 10_000)
         return readable(await (await self._core.store()).redrives.find(limit), REDRIVE, self._decode)
 
@@ -171,8 +172,8 @@ class DeadLetters:
         return self._redrive(await (await self._core.store()).redrives.get(_id(redrive_id)))
 
     async def cancel_redrive(self, redrive_id: str) -> Redrive:
-        """Stop a redrive before its next dead letter. Dead letters that it has retried or discarded stay so; an ended
-        redrive stays unchanged."""
+        """Stop a redrive before its next dead letter. This does not undo what it has already retried or discarded. A
+        redrive that has ended stays unchanged."""
         return self._redrive(await (await self._core.store()).redrives.cancel(_id(redrive_id)))
 
     async def _start(
@@ -214,7 +215,7 @@ class DeadLetters:
                     if redrive.finished:
                         return redrive
                     await asyncio.sleep(_LOOK_EVERY)
-        raise WaitTimeout(f"Redrive {redrive_id} has not ended within {limit:g} s; it goes on.")
+        raise WaitTimeout(f"Redrive {redrive_id} has not ended within {limit:g} s; it continues.")
 
     async def _help(self, store: Store, document: Document) -> Document:
         """Carry out a step in place of a worker. The old `stepped_at` is returned, so that the redrive still counts as
@@ -274,10 +275,10 @@ class DeadLetters:
         priority: int | None = None,
     ) -> Callable[[F], F]:
         """Register a function that is called for dead letters. It is an ordinary handler, under `name`: from the first
-        start on, each new dead letter makes one job of it, which is retried like any other.
+        start on, each new dead letter makes one job for it, which is retried like any other job.
 
-        It receives job_id, name, queue, error (the type), message, fingerprint, attempts and failed_at. With `every`,
-        such as "5m", there is at most one job in that time, with count, since, until and groups instead.
+        The function receives job_id, name, queue, error (the type), message, fingerprint, attempts and failed_at. With
+        `every`, such as "5m", at most one job is made in that time; it receives count, since, until and groups instead.
         """
         if callable(name):
             raise ConfigurationError("Write @scheduler.dead_letters.handler(), with brackets.")

@@ -36,25 +36,25 @@ _CHARTED = ("label", "token", "created_at", "claimed_at", "finished_at", "waits"
 
 @dataclass(frozen=True)
 class Flow(FlowFacts):
-    """A flow as it was when it was read, and its verbs."""
+    """A flow as it was when it was read, with methods to manage it."""
 
     _verbs: Flows | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def _face(self) -> Flows:
         if self._verbs is None:
-            raise ConfigurationError("This flow was not read from a Scheduler, so that it has no verbs.")
+            raise ConfigurationError("This flow was not read from a Scheduler, so its methods cannot be used.")
         return self._verbs
 
     async def refresh(self, *, exact: bool = False) -> Flow:
-        """The flow as it is now; with `exact`, all its jobs are counted."""
+        """Return the flow as it is now. With `exact`, all its jobs are counted."""
         return await self._face().get(self.id, exact=exact)
 
     async def wait(self, timeout: Seconds | None = None) -> Flow:
-        """Wait until it has ended, in whatever state, and return it as it is then. Raises WaitTimeout."""
+        """Wait until it has ended, in any state, and return it. Raise WaitTimeout."""
         return await self._face()._wait_for(self.id, timeout)
 
     async def cancel(self, reason: str = "") -> Flow:
-        """Cancel it with all its jobs: those that wait at once; those that run are asked to stop."""
+        """Cancel it with all its jobs. Waiting jobs are cancelled at once; running jobs are asked to stop."""
         return await self._face().cancel(self.id, reason)
 
     async def retry(self) -> Flow:
@@ -71,10 +71,10 @@ class Flows:
         self._jobs = jobs
 
     async def get(self, flow_id: str, *, exact: bool = False, scope: Scope = EVERYTHING) -> Flow:
-        """Return a flow with its nodes: the state of each, the number of jobs below it by state, what holds it back.
+        """Return a flow with its nodes: the state of each, the number of jobs below it by state, and what it waits for.
 
-        The cost is bounded: at most 2,000 jobs are read or counted, and a number may be a lower bound (`at_least`).
-        With `exact`, all are counted. Raise FlowNotFound, also if the flow is out of the `scope`.
+        The cost is bounded: at most 2,000 jobs are read or counted, so a number may be a lower bound (`at_least`). With
+        `exact`, all jobs are counted. Raise FlowNotFound if there is no such flow within the `scope`.
         """
         store, root = await self._core.store(), await self._root(flow_id, scope)
         flow, graph = self._read(root), self._graph(root)
@@ -105,9 +105,9 @@ class Flows:
         after: Flow | None = None,
         scope: Scope = EVERYTHING,
     ) -> list[Flow]:
-        """Return the latest flows, the newest first, without their nodes; with `after`, those behind that one, for the
-        next page. `name` and `state` choose among them: where fewer than `limit` match, all flows are looked at, in
-        portions of a bounded cost."""
+        """Return the latest flows, newest first, without their nodes. For the next page, pass the last flow as `after`.
+        `name` and `state` are filters. If fewer than `limit` flows match, this searches all flows, in portions of
+        bounded cost."""
         check_whole(limit, "limit", 1, 10_000)
         place = () if after is None else (after.created_at, document_id(after.id))
         found: list[Flow] = []
@@ -123,15 +123,16 @@ class Flows:
             yield flow
 
     async def cancel(self, flow_id: str, reason: str = "") -> Flow:
-        """Cancel a flow with all its jobs, also those that are stored later: those that wait at once; those that run
-        are asked to stop, and their workers learn of it within two seconds. A flow that has ended stays as it is."""
+        """Cancel a flow with all its jobs, including jobs that are stored later. Waiting jobs are cancelled at once;
+        running jobs are asked to stop, and their workers receive the request within two seconds. A flow that has ended
+        stays as it is."""
         await self.get(flow_id)
         await self._jobs.cancel(flow_id, reason)
         return await self.get(flow_id)
 
     async def retry(self, flow_id: str) -> Flow:
-        """Run the failed and expired jobs of a flow again, and those that were cancelled because of them. Nothing else
-        is run again: completed jobs keep their results. The flow has failed, or is still going."""
+        """Run the failed and expired jobs of a flow again, and the jobs that were cancelled because of them. Nothing
+        else runs again: completed jobs keep their results. The flow must have failed or still be running."""
         flow = await self.get(flow_id)
         if flow.finished and flow.state != FAILED:
             raise JobStateError(flow_id, flow.state, "retry of a flow", "failed and live")

@@ -70,13 +70,13 @@ class LimitControls:
     ) -> LimitOverride:
         """Override the limits that code declares for a job name or a queue, until the override is removed.
 
-        A limit that is not given stays as declared. An existing override is replaced. If no job, handler or worker has
-        this name now, the `note` of the override and a warning in the log say so.
+        A limit that you do not pass stays as declared. An existing override is replaced. If no job, handler or worker
+        has this name now, the override's `note` and a warning in the log say so.
         """
         target = make_target(name, queue)
         allowance = JobLimits(check_concurrency(concurrency), check_rate(rate))
         if not allowance:
-            raise ConfigurationError("Give the limit that is to count: concurrency=…, rate=… or both.")
+            raise ConfigurationError("Give the new limit: concurrency=…, rate=… or both.")
         refuse_keys(self._core.privacy.encrypt(name or ""), allowance.paths, "A limit by key")
         reason, actor = check_reason(reason), check_actor(actor)
         store = await self._core.store()
@@ -99,8 +99,8 @@ class LimitControls:
         return override
 
     async def all(self) -> Listed[LimitStatus]:
-        """List the limits that the code of this process or of live workers declares, or that are set at run time, and
-        their current use."""
+        """List the limits that this process or live workers declare in code, and those set at run time, with their
+        current use."""
         store = await self._core.store()
         stored = limits_in(await store.controls.find_limits())
         overrides = {Target(one.scope, one.target): one for one in stored}
@@ -130,14 +130,14 @@ class LimitControls:
     async def pause(
         self, name: str, *, key: Mapping[str, Any] | None = None, reason: str = "", actor: str | None = None
     ) -> Paused:
-        """Pause a job name: workers start none of its jobs until it is resumed. With `key`, such as
-        `{"tenant": "acme"}`, the pause applies only to jobs that have this value in their data. Running jobs go on. If
-        no job, handler or worker has this name now, the pause is stored all the same, and its `note` and a warning in
-        the log say so. `scheduler.queues.pause` pauses a queue."""
+        """Pause a job name: workers start none of its jobs until you resume it. With `key`, such as `{"tenant":
+        "acme"}`, the pause applies only to jobs that have this value in their data. Running jobs continue. If no job,
+        handler or worker has this name now, the pause is still stored, and its `note` and a warning in the log say so.
+        `scheduler.queues.pause` pauses a queue."""
         return await self._pauses.put(make_target(name, None, key), reason, actor)
 
     async def resume(self, name: str, *, key: Mapping[str, Any] | None = None) -> Paused | None:
-        """End the pause of the same name and key, and return it; None if there was none."""
+        """End the pause of this name and key, and return it. Return None if there was none."""
         return await self._pauses.remove(make_target(name, None, key))
 
     async def pauses(self) -> Listed[Paused]:
@@ -148,7 +148,7 @@ class LimitControls:
     # -- breakers --------------------------------------------------------------------------------------------------
 
     async def breakers(self) -> Listed[BreakerStatus]:
-        """List all breakers: those that the code of this process or of live workers declares, and the stored ones."""
+        """List all breakers: those that this process or live workers declare in code, and those that are stored."""
         store = await self._core.store()
         found = breakers_in(await store.controls.find_breakers())
         anywhere = await self._targets.declared_anywhere(store)
@@ -178,9 +178,10 @@ class LimitControls:
         actor: str | None = None,
     ) -> BreakerStatus:
         """Open the breaker of a job name or a queue, declared or not: workers start none of its jobs until it is
-        closed, or for `open_for` seconds; after that it is half-open and lets single probes start. With `key`, such as
-        `{"target": "api.example.com"}`, it is the breaker of jobs that have this value in their data. With a name and a
-        queue, it is the breaker of the name's jobs in the queue, for a breaker with `each_queue`."""
+        closed. With `open_for`, it becomes half-open after that many seconds and lets single probes start. With `key`,
+        such as `{"target": "api.example.com"}`, open only the breaker of the jobs that have this value in their data.
+        With both a name and a queue, open the breaker of the name's jobs in that queue (for a breaker with
+        `each_queue`)."""
         target = self._broken_target(name, queue, key)
         length = None if open_for is None else check_open_for(open_for, "open_for")
         reason, actor = check_reason(reason), check_actor(actor)

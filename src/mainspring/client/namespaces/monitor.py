@@ -48,8 +48,8 @@ class Monitor:
         self._feed = feed
 
     async def failures(self, limit: int = 20, *, scope: Scope = EVERYTHING) -> list[Job]:
-        """List the jobs with the latest failed attempts, the latest failure first: jobs that will be retried, jobs that
-        succeeded later, and dead letters. Their `attempts` have the failures.
+        """List the jobs with the latest failed attempts, latest failure first: jobs that will be retried, jobs that
+        succeeded later, and dead letters. The failures are in their `attempts`.
 
         With a scope, the latest 375 jobs of each kind are searched.
         """
@@ -67,11 +67,11 @@ class Monitor:
         queue: str | None = None,
         scope: Scope = EVERYTHING,
     ) -> Statistics:
-        """Return the numbers of attempts that began and of their outcomes, their durations and delays, and how long the
-        oldest due job had waited: a series, and sums.
+        """Return a time series and totals: how many attempts started, their outcomes, durations and delays, and how
+        long the oldest due job had waited.
 
-        Steps are whole minutes, which are kept for two days; older numbers are kept per hour, from its beginning.
-        Without `step`, it is chosen by the length of the window. A worker stores its counts each second.
+        Steps are whole minutes. Numbers per minute are kept for two days; older numbers are kept per full hour. Without
+        `step`, the length of the window determines it. A worker stores its counts every second.
         """
         store = await self._core.store()
         window = make_window(start, store.clock.now() if end is None else end, step)
@@ -88,10 +88,10 @@ class Monitor:
         queue: str | None = None,
         scope: Scope = EVERYTHING,
     ) -> NameStatistics:
-        """Return the counts of each job name between two instants, and those of the same time a week before: the most
-        `failing` names, the `slowest` or the `busiest` first.
+        """Return the counts of each job name between two instants, and those of the same window a week earlier. `order`
+        puts the most `failing`, the `slowest` or the `busiest` names first.
 
-        The time before is widened to whole hours, since minutes are kept for two days.
+        The earlier window is widened to whole hours, since counts per minute are kept for only two days.
         """
         limit, order = check_limit(limit), check_order(order)
         store = await self._core.store()
@@ -104,22 +104,22 @@ class Monitor:
         )
 
     async def overview(self, *, scope: Scope = EVERYTHING) -> OverviewReport:
-        """List the problems, the worst first, each in a sentence with its target and its cures: what fails, is late,
-        stuck, paused, limited, broken or without workers. The cost is bounded, however many jobs are stored; what is
-        counted up to a bound says so."""
+        """List the problems, worst first, each as a sentence with its target and its cures: what fails, is late, stuck,
+        paused, limited, broken or without workers. The cost is bounded, however many jobs are stored; a number that
+        reached the bound is `capped`."""
         store = await self._core.store()
         await store.connection.keep_clock(max_age=5.0)
         return make_report(await read_facts(store, scope))
 
     async def doctor(self) -> DoctorReport:
-        """Check the installation: the server's version and nodes, clocks, indexes, oplog, TLS, users and keys, and
-        workers, leases, jobs and schedules. Each finding says what was looked at, how it is, and what to do."""
+        """Check the installation: the server's version and nodes, clocks, indexes, oplog, TLS, users and keys, and the
+        workers, leases, jobs and schedules. Each finding says what was checked, its status, and what to do."""
         store = await self._core.store()
         await store.connection.keep_clock(max_age=5.0)
         return make_findings(await read_doctor_facts(store, embedded=self._core.link.embedded))
 
     async def health(self) -> Health:
-        """Check whether due jobs are run, and if not, why. If MongoDB is unavailable, the answer says so."""
+        """Check whether due jobs are being run and, if not, why. If MongoDB is unavailable, the result says so."""
         try:
             return await self._look_after(await self._core.store())
         except Unavailable as error:
@@ -128,8 +128,8 @@ class Monitor:
             )
 
     async def foreign_documents(self, limit: int = 20) -> ForeignDocuments:
-        """Return the number of foreign documents in the jobs collection, which are left alone, and up to `limit` of
-        them, each with the reason."""
+        """Return the number of foreign documents in the jobs collection, and up to `limit` of them, each with the
+        reason why it is not a job. Mainspring leaves these documents alone."""
         limit = check_limit(limit)
         return await (await self._core.store()).foreign.look(limit)
 
@@ -159,10 +159,11 @@ class Monitor:
     ) -> AsyncIterator[Change]:
         """Iterate over changes of jobs, schedules and controls as they happen. This needs a replica set.
 
-        `id` is the id of a job, or of a schedule, which includes its jobs; `flow_id` that of a flow, with its jobs.
-        `after` is the id of the last change that was received: the stream continues right after it and misses nothing.
-        If that change is too old, or the reader too slow, a change of the type gap says so; for a slow reader it is the
-        last one. With `beat`, a change of the type beat comes first, and after each such time without a change.
+        `id` selects a job, or a schedule and its jobs; `flow_id` selects a flow and its jobs. `after` is the id of the
+        last change that you received: the stream continues right after it and misses nothing. If that change is too
+        old, or the reader too slow, the stream yields a change of the type gap; for a slow reader it is the last one.
+        With `beat`, the stream starts with a change of the type beat, and yields another after each such time without a
+        change.
         """
         interest = make_change_filter(name, queue, id, state, scope, flow_id)
         place = None if after is None else check_place(after)

@@ -48,28 +48,28 @@ _LOOK_EVERY = 0.2
 
 @dataclass(frozen=True)
 class Operation(OperationFacts):
-    """One verb on many jobs, as it was when it was read."""
+    """One verb applied to many jobs, as it was when it was read."""
 
     _verbs: Operations | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def _face(self) -> Operations:
         if self._verbs is None:
-            raise ConfigurationError("This operation was not read from a Scheduler, so that it cannot be followed.")
+            raise ConfigurationError("This operation was not read from a Scheduler, so its methods cannot be used.")
         return self._verbs
 
     async def refresh(self) -> Operation:
-        """The operation as it is now."""
+        """Return the operation as it is now."""
         return await self._face().get(self.id)
 
     async def wait(self, timeout: Seconds | None = None) -> Operation:
-        """Wait until it has come to its end, and return it as it is then; workers carry it out.
+        """Wait until it has ended, and return it. Workers carry it out.
 
-        Raises WaitTimeout; the operation goes on.
+        Raise WaitTimeout; the operation continues.
         """
         return await self._face()._wait_for(self.id, timeout)
 
     async def cancel(self) -> Operation:
-        """Let it act on no more jobs. One that has not started changes none; what it has done stays done."""
+        """Stop it. If it has not started, it changes no job; changes that it has made remain."""
         return await self._face().cancel(self.id)
 
 
@@ -98,14 +98,15 @@ class Operations:
     ) -> Operation:
         """Store an operation that retries, cancels, runs now or deletes many jobs, or changes their priority or queue.
 
-        The jobs are those that match the `filter`, which must say something, or those with these `ids`, 1,000 at most.
-        The filter is frozen, and so is the moment: jobs that are made later are never touched, and a job that does not
-        match any more when its turn comes is skipped. `priority` is for the verb "set_priority", `queue` for "move".
-        Each job is changed once and by the rules of the verb for a single job; what the verb refuses is counted.
+        The operation acts on the jobs that match the `filter`, which must not be empty, or on those with these `ids`,
+        1,000 at most. The filter and the cutoff time are frozen: jobs created later are never touched, and a job that
+        no longer matches when its turn comes is skipped. `priority` is for the verb "set_priority", `queue` for "move".
+        Each job is changed once, by the same rules as the verb for a single job; jobs that the verb refuses are
+        counted.
 
-        It starts `start_after` this call, so that it can be cancelled before. `operation_id` is the id that it is to
-        have: called again with the same, this returns that operation and makes no other. No job out of the `scope` is
-        touched.
+        The operation starts after `start_after`; until then you can cancel it before it changes anything.
+        `operation_id` is its id: a second call with the same id returns that operation and creates no other. No job
+        outside the `scope` is touched.
         """
         order = self._order(verb, filter, ids, priority, queue, scope)
         why, delay, signed = check_why(reason), check_start_after(start_after), check_actor(actor)
@@ -126,26 +127,26 @@ class Operations:
         queue: str | None = None,
         scope: Scope = EVERYTHING,
     ) -> OperationPreview:
-        """How many jobs an operation would mean now, and some of them. Nothing is stored or changed."""
+        """Return how many jobs an operation would act on now, and some of them. Nothing is stored or changed."""
         order = self._order(verb, filter, ids, priority, queue, scope)
         counted = await (await self._core.store()).operations.preview(order)
         return OperationPreview(counted.count, counted.capped, self._decoded(counted.sample))
 
     async def get(self, operation_id: str) -> Operation:
-        """The operation as it is stored now. Raises OperationNotFound."""
+        """Return the operation as it is stored now. Raise OperationNotFound."""
         return self._operation(await (await self._core.store()).operations.get(_id(operation_id)))
 
     async def all(self, limit: int = 100, *, after: Operation | None = None) -> Listed[Operation]:
-        """The latest operations, the newest first; with `after`, those behind that one, for the next page. Those that
-        have ended are kept for as long as ledgers are. Documents that cannot be read are named in `unreadable` of the
-        list."""
+        """List the latest operations, newest first. For the next page, pass the last operation as `after`. Operations
+        that have ended are kept as long as ledgers (the setting `keep_ledger`). `unreadable` of the list names
+        documents that cannot be read."""
         check_whole(limit, "limit", 1, 10_000)
         place = None if after is None else (after.created_at, after.id)
         return (await self._page(limit, place))[0]
 
     async def cancel(self, operation_id: str) -> Operation:
-        """Let an operation act on no more jobs. One that has not started changes none; one that has stops where it is,
-        and what it has done stays done. One that has ended stays as it is."""
+        """Stop an operation. If it has not started, it changes no job. If it has, it stops where it is, and the changes
+        it has made remain. An operation that has ended stays as it is."""
         return self._operation(await (await self._core.store()).operations.cancel(_id(operation_id)))
 
     async def _page(self, limit: int, place: Place | None) -> tuple[Listed[Operation], Place | None]:
@@ -183,7 +184,9 @@ class Operations:
                     if operation.finished:
                         return operation
                     await asyncio.sleep(_LOOK_EVERY)
-        raise WaitTimeout(f"Operation {operation_id} has not ended within {limit:g} s; it goes on while a worker runs.")
+        raise WaitTimeout(
+            f"Operation {operation_id} has not ended within {limit:g} s; it continues while a worker runs."
+        )
 
     def _decoded(self, documents: Sequence[Document]) -> tuple[Job, ...]:
         return tuple(self._jobs.decode(document) for document in documents)

@@ -44,28 +44,28 @@ class Queues:
         when_full: WhenFull | None = None,
     ) -> None:
         """Declare how many jobs of a queue run at once, or start in a span of time, across all processes. A `breaker`
-        starts none of them for a while when too many attempts fail.
+        stops starting jobs for a while when too many attempts fail.
 
-        With `max_pending`, this process does not schedule beyond so many pending jobs of the queue: it gets QueueFull
-        or, with `when_full="wait"`, waits until there is room.
+        With `max_pending`, this process schedules no more jobs while the queue has that many pending ones: `schedule()`
+        raises QueueFull or, with `when_full="wait"`, waits until there is room.
         """
         self._core.registry.limit_queue(queue, concurrency, rate, breaker, max_pending, when_full)
 
     async def pause(
         self, queue: str, *, key: Mapping[str, Any] | None = None, reason: str = "", actor: str | None = None
     ) -> Paused:
-        """Pause a queue: workers start none of its jobs until it is resumed. With `key`, such as `{"tenant": "acme"}`,
-        the pause applies only to jobs that have this value in their data. Running jobs go on. If no job or worker has
-        this queue now, the pause is stored all the same, and its `note` and a warning in the log say so."""
+        """Pause a queue: workers start none of its jobs until you resume it. With `key`, such as `{"tenant": "acme"}`,
+        the pause applies only to jobs that have this value in their data. Running jobs continue. If no job or worker
+        has this queue now, the pause is still stored, and its `note` and a warning in the log say so."""
         return await self._pauses.put(make_target(None, queue, key), reason, actor)
 
     async def resume(self, queue: str, *, key: Mapping[str, Any] | None = None) -> Paused | None:
-        """End the pause of the same queue and key, and return it; None if there was none."""
+        """End the pause of this queue and key, and return it. Return None if there was none."""
         return await self._pauses.remove(make_target(None, queue, key))
 
     async def all(self) -> list[QueueStatus]:
-        """List the queues that have unfinished jobs, that workers serve, that are paused, or in which attempts ended in
-        the last half hour, by name; the first 500."""
+        """List the first 500 queues by name: those that have unfinished jobs, that workers serve, that are paused, or
+        in which attempts ended in the last half hour."""
         found: list[QueueStatus] = []
         after: str | None = ""
         while after is not None and len(found) < _MOST:
@@ -74,30 +74,30 @@ class Queues:
         return found
 
     async def page(self, *, after: str = "", limit: int = PAGE) -> tuple[list[QueueStatus], str | None]:
-        """List up to 20 queues by name, those behind the name `after`, and return the name to continue after; None at
-        the end. The cost does not grow with the number of jobs: see `QueueStatus.counted`."""
+        """List up to 20 queues by name, starting after the name `after`. Also return the name to continue after, or
+        None at the end. The cost does not grow with the number of jobs: see `QueueStatus.counted`."""
         check_whole(limit, "limit", 1, PAGE)
         store = await self._core.store()
         pauses = await self._paused(store)
         return await store.queues.page(pauses, self._core.registry.queue_limits, after, limit)
 
     async def some(self, queues: Sequence[str]) -> list[QueueStatus]:
-        """List those of these queues that exist; at most 20 names."""
+        """List the given queues, at most 20, without those that do not exist."""
         names = sorted({check_name(queue, "a queue's name") for queue in queues})
         check_whole(len(names), "The number of queues", 0, PAGE)
         store = await self._core.store()
         return await store.queues.some(names, await self._paused(store))
 
     async def get(self, queue: str) -> QueueDetail:
-        """Return one queue with what its waiting jobs wait for, and the names of the jobs that are due next."""
+        """Return one queue, what its waiting jobs wait for, and the names of the jobs that are due next."""
         check_name(queue, "a queue's name")
         store = await self._core.store()
         return await store.queues.detail(queue, (await self._paused(store)).get(queue))
 
     async def scale(self, queue: str, *, drain: Seconds = DRAIN, slots: int | None = None) -> QueueScale:
-        """Return how many workers a queue needs to finish its ready jobs within `drain`, by their measured run time.
-        `slots` is how many jobs one worker runs at once: by default the mean of the live workers that serve the queue,
-        or this Scheduler's setting `concurrency`."""
+        """Return how many workers a queue needs to finish its ready jobs within `drain`, based on their measured run
+        time. `slots` is how many jobs one worker runs at once. The default is the mean of the live workers that serve
+        the queue or, without any, this Scheduler's setting `concurrency`."""
         check_name(queue, "a queue's name")
         within = seconds(drain, "drain")
         if not within:

@@ -68,13 +68,13 @@ _LONGEST_NAME = 150
 
 @dataclass(frozen=True)
 class Schedule(ScheduleFacts):
-    """A stored schedule, as it was when it was read, and the verbs to manage it."""
+    """A stored schedule, as it was when it was read, with methods to manage it."""
 
     _verbs: Schedules | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def _face(self) -> Schedules:
         if self._verbs is None:
-            raise ConfigurationError("This schedule was not read from a Scheduler, so that it cannot be managed.")
+            raise ConfigurationError("This schedule was not read from a Scheduler, so its methods cannot be used.")
         return self._verbs
 
     async def refresh(self) -> Schedule:
@@ -92,7 +92,7 @@ class Schedule(ScheduleFacts):
     async def trigger(
         self, *, overlap: Overlap | None = None, reason: str = "", actor: str | None = None, job_id: str | None = None
     ) -> Job:
-        """Make a job now, beside the firings."""
+        """Make a job now, in addition to the firings."""
         return await self._face().trigger(self.id, overlap=overlap, reason=reason, actor=actor, job_id=job_id)
 
     async def skip_next(self, reason: str = "", *, actor: str | None = None, request_id: str | None = None) -> Schedule:
@@ -108,15 +108,15 @@ class Schedule(ScheduleFacts):
         await self._face().delete(self.id)
 
     async def ledger(self, start: datetime, end: datetime, *, limit: int = 1000, latest: bool = False) -> list[Entry]:
-        """List every firing from `start` on and before `end`, with its outcome."""
+        """List every firing from `start` (inclusive) to `end` (exclusive), with its outcome."""
         return await self._face().ledger(self.id, start, end, limit=limit, latest=latest)
 
     async def upcoming(self, count: int = 10) -> list[Firing]:
-        """List the next firings, each with notes on what moved it."""
+        """List the next firings, with notes on firings that were moved."""
         return await self._face().upcoming(self.id, count)
 
     async def preview_backfill(self, start: datetime, end: datetime, *, which: Which = "not_run") -> list[Entry]:
-        """List the firings of a past window that `backfill` would make jobs of."""
+        """List the firings of a past window for which `backfill` would make jobs."""
         return await self._face().preview_backfill(self.id, start, end, which=which)
 
     async def backfill(self, /, start: datetime, end: datetime, **options: Any) -> Backfill:
@@ -137,7 +137,8 @@ class Schedules:
     # -- looking ---------------------------------------------------------------------------------------------------
 
     async def get(self, schedule_id: str, *, scope: Scope = EVERYTHING) -> Schedule:
-        """Return the schedule as it is stored now. Raise ScheduleNotFound, also if it is out of the `scope`."""
+        """Return the schedule as it is stored now. Raise ScheduleNotFound if there is no such schedule within the
+        `scope`."""
         return self._stored.decode(await (await self._core.store()).schedules.get(_id(schedule_id), scope))
 
     async def find(
@@ -148,7 +149,7 @@ class Schedules:
         tag: str | None = None,
         after: str | None = None,
     ) -> AsyncIterator[Schedule]:
-        """Iterate over the schedules that match, in the order of their ids; with `after`, over those after this id."""
+        """Iterate over the schedules that match, in the order of their ids. With `after`, start after this id."""
         if state is not None and state not in SCHEDULE_STATES:
             raise ConfigurationError(f"There is no state {state!r}; a schedule is {', '.join(SCHEDULE_STATES)}.")
         store = await self._core.store()
@@ -172,10 +173,10 @@ class Schedules:
     ) -> SchedulePage[Schedule]:
         """Return a page of the schedules that match all given filters. `after` is the `next` of the previous page.
 
-        `text` is a part of the id or the name, in any case. A schedule is "failing" if its last job has failed or is
-        tried again, or if failures in a row are counted. `order` is "id", or "next" for the schedules that have a next
-        firing, the earliest first. The cost of a page is bounded, however many schedules there are: if few of them
-        match, it may be short, and not `complete`.
+        `text` is a part of the id or the name; upper and lower case are equal. A schedule is "failing" if its last job
+        failed or is being retried, or if it has consecutive failures. `order` is "id" or "next"; "next" lists the
+        schedules that have a next firing, earliest first. The cost of a page is bounded, however many schedules there
+        are: if few match, a page may be short and not `complete`.
         """
         given = {"state": state, "name": name, "queue": queue, "tag": tag, "text": text, "order": order}
         return await self._views.page(self._stored.decode, given, scope, limit, after)
@@ -185,7 +186,7 @@ class Schedules:
     ) -> dict[str, list[RecentFiring]]:
         """List the last `count` firings of up to 40 schedules, by id, each with its outcome and the state of its job.
 
-        Firings on days that a calendar leaves out are not among them; `ledger` has these.
+        Firings on days that a calendar leaves out are not included; `ledger` has them.
         """
         return await self._views.recent(ids, count, scope)
 
@@ -200,9 +201,9 @@ class Schedules:
     ) -> Coming:
         """Count the coming firings of all schedules in buckets of `step`, with the `heaviest` schedules of each.
 
-        Without a `start`, the first bucket is that of now, which counts from the current minute on; without an `end`,
-        the buckets cover a day. Firings count at their nominal times. Each call reads and computes a bounded part: with
-        thousands of schedules, the first answers are not `complete`, and a later call continues.
+        Without a `start`, the first bucket contains the present and counts from the current minute on. Without an
+        `end`, the buckets cover a day. Firings count at their nominal times. Each call does a bounded amount of work:
+        with thousands of schedules, the first results are not `complete`, and a later call continues.
         """
         return await self._views.coming(start, end, step, scope, heaviest)
 
@@ -218,9 +219,10 @@ class Schedules:
         max_runs: int | None = None,
         jitter: Seconds = 0.0,
     ) -> list[Firing]:
-        """List the next firings of a rule after `start` (now), each with notes on what moved it. Nothing is stored.
+        """List the next firings of a rule after `start` (default: now), with notes on firings that were moved. Nothing
+        is stored.
 
-        `H` and jitter depend on the schedule's id: give the id that it will have.
+        `H` and jitter depend on the schedule's id: pass the id that the schedule will have.
         """
         store = await self._core.store()
         after = truncate(store.clock.now() if start is None else instant(start, "start"))
@@ -233,7 +235,7 @@ class Schedules:
         return firings(times, after, min(count, spec.policy.max_runs or count))
 
     async def upcoming(self, schedule_id: str, count: int = 10) -> list[Firing]:
-        """List the next firings of a stored schedule, paused or not, each with notes on what moved it."""
+        """List the next firings of a stored schedule, paused or not, with notes on firings that were moved."""
         check_whole(count, "count", 0, PREVIEWED_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
@@ -246,8 +248,8 @@ class Schedules:
     async def ledger(
         self, schedule_id: str, start: datetime, end: datetime, *, limit: int = 1000, latest: bool = False
     ) -> list[Entry]:
-        """List every firing from `start` on and before `end`, with its outcome; the first `limit` of them. With
-        `latest`, the last `limit` up to now, without those that a calendar has left out."""
+        """List the first `limit` firings from `start` (inclusive) to `end` (exclusive), each with its outcome. With
+        `latest`, list the last `limit` firings up to now, without those that a calendar left out."""
         check_whole(limit, "limit", 1, _LEDGER_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
@@ -257,7 +259,7 @@ class Schedules:
     # -- changing --------------------------------------------------------------------------------------------------
 
     async def pause(self, schedule_id: str, reason: str = "", *, actor: str | None = None) -> Schedule:
-        """Pause a schedule: it does not fire until it is resumed. Its running jobs go on."""
+        """Pause a schedule: it does not fire until it is resumed. Its running jobs continue."""
         store = await self._core.store()
         changed = await store.schedules.pause(_id(schedule_id), check_reason(reason), check_actor(actor))
         schedule = self._stored.changed(changed)
@@ -266,15 +268,16 @@ class Schedules:
         return schedule
 
     async def resume(self, schedule_id: str) -> Schedule:
-        """Resume a schedule: it fires again from now on. `backfill` can make the jobs of the firings meanwhile."""
+        """Resume a schedule: it fires again from now on. `backfill` can make the jobs of the firings during the
+        pause."""
         store = await self._core.store()
         return self._stored.changed(await store.schedules.resume(_id(schedule_id)))
 
     async def skip_next(
         self, schedule_id: str, reason: str = "", *, actor: str | None = None, request_id: str | None = None
     ) -> Schedule:
-        """Skip the next firing of a schedule: it makes no job. A second call skips the firing after that too, except
-        with the same `request_id`, a text of your choice."""
+        """Skip the next firing of a schedule: it makes no job. A second call also skips the firing after that, unless
+        it has the same `request_id`, a text of your choice."""
         store = await self._core.store()
         request = None if request_id is None else check_name(request_id, "request_id")
         return self._stored.changed(
@@ -290,11 +293,12 @@ class Schedules:
         actor: str | None = None,
         job_id: str | None = None,
     ) -> Job:
-        """Make a job of a schedule now, beside its firings, also while it is paused.
+        """Make a job of a schedule now, in addition to its firings. This also works while the schedule is paused.
 
-        Its overlap policy applies, unless another is given here. If that is "skip" and an earlier job of the schedule
-        has not ended, raise ScheduleStateError. `job_id` is the end of the job's id, after the schedule's id and a "!":
-        24 hexadecimal digits. A second call with the same one returns the job that the first has made.
+        The schedule's overlap policy applies, unless you pass another. If the policy is "skip" and an earlier job of
+        the schedule has not ended, raise ScheduleStateError. `job_id`, 24 hexadecimal digits, is the last part of the
+        job's id, which is the schedule's id, "!" and `job_id`. A second call with the same `job_id` returns the job
+        that the first call made.
         """
         if overlap is not None and overlap not in OVERLAPS:
             raise InvalidSchedule(f"overlap must be one of {', '.join(OVERLAPS)}, not {overlap!r}.")
@@ -318,7 +322,7 @@ class Schedules:
         remove: Sequence[str] = (),
         **options: Unpack[EditOptions],
     ) -> Schedule:
-        """Change a schedule; options that are not given stay as they are. A new rule applies from now on.
+        """Change a schedule. Options that you do not pass stay as they are. A new rule applies from now on.
 
         `remove` names options to remove, such as ["end_at", "max_runs"].
         """
@@ -346,7 +350,7 @@ class Schedules:
     async def preview_backfill(
         self, schedule_id: str, start: datetime, end: datetime, *, which: Which = "not_run", limit: int = 1000
     ) -> list[Entry]:
-        """List the firings of a past window that `backfill` would make jobs of; the first `limit` of them."""
+        """List the first `limit` firings of a past window for which `backfill` would make jobs."""
         check_whole(limit, "limit", 1, _BACKFILLED_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
@@ -364,11 +368,11 @@ class Schedules:
         actor: str | None = None,
         backfill_id: str | None = None,
     ) -> Backfill:
-        """Make the jobs of the firings in a past window: of those that were missed or skipped, or of all.
+        """Make the jobs of the firings in a past window: only of those that were missed or skipped, or of all.
 
         A window with more than `limit` firings is refused before any job is made. After an interruption, a second call
-        with the same window continues the backfill and makes no job twice. A backfill that is done has no further
-        effect; another `backfill_id` starts it anew.
+        with the same window continues the backfill and makes no job twice. Repeating a completed backfill has no
+        effect; another `backfill_id` starts it again.
         """
         check_whole(limit, "limit", 1, _BACKFILLED_AT_MOST)
         store = await self._core.store()

@@ -37,10 +37,11 @@ class Secrets:
         keep_old: Seconds = 0,
         actor: str | None = None,
     ) -> Secret:
-        """Store a secret, or a new value of it. Webhooks may send it to `origins`, such as
-        `["https://api.example.com", "https://*.example.org"]`; `["*"]` is everywhere. With `queues` and `prefixes`,
-        only jobs of these queues and names may use it; without, every job may, but API keys with a scope cannot create
-        such jobs. For `keep_old` seconds, requests that are signed with it are also signed with the previous value."""
+        """Store a secret, or a new value for it. Webhooks may send it to `origins`, such as
+        `["https://api.example.com", "https://*.example.org"]`; `["*"]` allows every origin. With `queues` and
+        `prefixes`, only jobs of these queues and names may use it. Without them, every job may use it, but API keys
+        with a scope cannot create such jobs. For `keep_old` seconds, requests that are signed with the secret are also
+        signed with its previous value."""
         checked, kept = check_secret_name(name), timedelta(seconds=seconds(keep_old, "keep_old"))
         where, scope = check_origins(origins), make_scope(queues, prefixes)
         store = await self._core.store()
@@ -59,11 +60,12 @@ class Secrets:
         return await (await self._core.store()).secrets.find()
 
     async def value(self, name: str) -> str:
-        """Return the value of a secret, for a handler of this process. Raise SecretNotFound, which is a LookupError."""
+        """Return the value of a secret, for use in a handler of this process. Raise SecretNotFound, which is a
+        LookupError."""
         return (await self.values(name))[0]
 
     async def values(self, name: str) -> list[str]:
-        """Return the values to sign with: the current one, and the previous one while it is still used."""
+        """Return the values to sign with: the current one and, during `keep_old`, the previous one."""
         store = await self._core.store()
         values = await store.secrets.values(check_secret_name(name))
         await self._core.secret_uses.note(store, name, None)

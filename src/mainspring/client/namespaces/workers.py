@@ -33,20 +33,20 @@ class Workers:
 
     @property
     def handler_names(self) -> list[str] | None:
-        """The names of the jobs that this process can run; None means any, since there is a catch-all handler."""
+        """The job names that this process can run. None means every name, since there is a catch-all handler."""
         return self._core.handlers.names
 
     async def all(self) -> list[WorkerStatus]:
-        """List the workers that are alive, and those that ended within about the last hour, by their latest
-        heartbeat."""
+        """List the live workers, and those that ended within about the last hour, ordered by their latest heartbeat."""
         return await (await self._core.store()).workers.latest()
 
     async def drain(self, worker_id: str, *, reason: str = "", actor: str | None = None) -> WorkerStatus:
-        """Ask one worker to claim no more jobs, to finish those that it runs, and to end; return it as it is now.
+        """Ask a worker to claim no more jobs, finish its running jobs, and end. Return the worker as it is now.
 
-        It obeys within a few seconds, at once if it runs in this process, and its jobs may take as long as they need. A
-        process of `mainspring worker` ends with it and is not replaced; in other processes the Scheduler goes on
-        without a worker. A second call changes nothing. Raise WorkerNotFound if no live worker has this id.
+        The worker reacts within a few seconds, or at once if it runs in this process. Its jobs may take as long as they
+        need. A process of `mainspring worker` ends with its worker and is not replaced; in other processes the
+        Scheduler continues without a worker. A second call changes nothing. Raise WorkerNotFound if no live worker has
+        this id.
         """
         reason, actor = check_reason(reason), check_actor(actor)
         found = await (await self._core.store()).workers.drain(_checked(worker_id), reason, actor)
@@ -56,9 +56,9 @@ class Workers:
         return found
 
     async def cancel_drain(self, worker_id: str) -> WorkerStatus:
-        """Cancel the drain of a worker that has not finished yet: it claims jobs again. Return it as it is now.
+        """Cancel a drain that has not finished yet: the worker claims jobs again. Return the worker as it is now.
 
-        Raise WorkerNotFound if no live worker has this id, and WorkerStateError if it does not drain, or has finished.
+        Raise WorkerNotFound if no live worker has this id, and WorkerStateError if it is not draining, or has finished.
         """
         store = await self._core.store()
         found = await store.workers.cancel_drain(_checked(worker_id))
@@ -68,26 +68,26 @@ class Workers:
         if there is None:
             raise WorkerNotFound(worker_id)
         state = "does not drain" if there.drain is None else "has finished its jobs and ends"
-        raise WorkerStateError(f"The worker {worker_id!r:.300} {state}, so that there is no drain to cancel.")
+        raise WorkerStateError(f"The worker {worker_id!r:.300} {state}, so there is no drain to cancel.")
 
     async def handlers(self, name: str | None = None, *, scope: Scope = EVERYTHING) -> list[HandlerStatus]:
-        """List the handlers that live workers have for jobs of your own, by name: each with the JSON Schema of its
-        data, the defaults of its jobs, its payload versions, and how many workers have it. With `name`, only the
-        handler of this name. A handler out of the `scope` is left out."""
+        """List the handlers of live workers by name, without Mainspring's own: each with the JSON Schema of its data,
+        the defaults of its jobs, its payload versions, and the number of workers that have it. With `name`, list only
+        this handler. Handlers outside the `scope` are left out."""
         store = await self._core.store()
         found = await store.workers.handlers(None if name is None else check_name(name, "a job's name"))
         return [one.within(scope) for one in found if scope.allows(one.queue, one.name)]
 
     async def ask_stack(self, job_id: str) -> datetime:
-        """Ask the worker of a running job where its handler is now, and return the time of the request. The worker
-        stores the calls, without values, within about two seconds: `job.stack` has them. Raise JobStateError if the job
-        does not run."""
+        """Ask the worker of a running job for the stack of its handler, and return the time of the request. The worker
+        stores the calls, without values, in `job.stack` within about two seconds. Raise JobStateError if the job is not
+        running."""
         return await (await self._core.store()).stacks.ask(document_id(job_id))
 
     async def rescue(self, worker_id: str) -> list[Job]:
-        """Rescue a worker's jobs at once, instead of when their leases run out, and return them.
+        """Rescue a worker's jobs now instead of when their leases run out, and return them.
 
-        Call this only if the worker's process is certainly dead: a job of a living worker would run twice.
+        Call this only if the worker's process is certainly dead: a job of a live worker would run twice.
         """
         store = await self._core.store()
         rescued = await store.rescues.rescue_from(worker_id)

@@ -64,8 +64,9 @@ class OutgoingVerbs:
     _sends = False
 
     def outgoing(self, **settings: Unpack[OutgoingOptions]) -> Self:
-        """Let the worker of this process send webhooks and, if an SMTP server is set, mail. The settings are those of
-        the environment, such as MAINSPRING_HTTP_ALLOW, unless they are given: `scheduler.outgoing(http_allow="…")`."""
+        """Let the worker of this process send webhooks and, if an SMTP server is configured, email. Settings that you
+        do not pass, as in `scheduler.outgoing(http_allow="…")`, come from the environment: MAINSPRING_HTTP_ALLOW and
+        others."""
         scheduler = cast("Scheduler", self)
         try:
             from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers
@@ -105,10 +106,10 @@ class OutgoingVerbs:
         repeat: Rule | Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Job | Schedule:
-        """Store a job that makes an HTTP request: `await scheduler.webhook("https://…", body={"order": 7})`; with
-        `repeat`, a schedule of such jobs. `name` is its label, by which it is found. `data` fills the templates, such
-        as `{{data.order}}`. `WebhookFields` lists the fields of the request; the other options are those of
-        `schedule()`, where `timeout` is that of one request."""
+        """Store a job that makes an HTTP request: `await scheduler.webhook("https://…", body={"order": 7})`. With
+        `repeat`, store a schedule of such jobs. `name` is the label of the job; searches can filter by it. `data` fills
+        templates such as `{{data.order}}`. `WebhookFields` lists the fields of the request. The other options are those
+        of `schedule()`; `timeout` applies to one request."""
         self._send()
         from mainspring.client.outgoing.builtin_jobs import webhook_data
         from mainspring.jobtypes.http.request import parse_request
@@ -172,9 +173,9 @@ class OutgoingVerbs:
         repeat: Rule | Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Job | Schedule:
-        """Store a job that sends a mail: `await scheduler.email("ann@example.com", "Your report", "It is ready.")`;
-        with `repeat`, a schedule of such jobs. It is from `sender` or, without one, from MAINSPRING_SMTP_FROM. `name`
-        is its label, by which it is found. The other options are those of `schedule()`."""
+        """Store a job that sends an email: `await scheduler.email("ann@example.com", "Your report", "It is ready.")`.
+        With `repeat`, store a schedule of such jobs. The sender is `sender`, or MAINSPRING_SMTP_FROM by default. `name`
+        is the label of the job; searches can filter by it. The other options are those of `schedule()`."""
         self._send()
         from mainspring.client.outgoing.builtin_jobs import mail_data
 
@@ -194,7 +195,7 @@ class OutgoingVerbs:
         self, name: str, data: dict[str, Any], label: str | None, repeat: Any, options: dict[str, Any]
     ) -> Job | Schedule:
         if options.get("guarantee") == "exactly_once":
-            raise InvalidJob("Nothing outside of the database can be done exactly once; leave guarantee out.")
+            raise InvalidJob("Nothing outside the database can be done exactly once; leave out guarantee.")
         given = {**options, "queue": options.get("queue") or QUEUES[name], "label": label}
         made: Job | Schedule = await cast("_Schedules", self).schedule(name, data, repeat=repeat, **given)
         return made

@@ -21,10 +21,10 @@ class Explainer:
         self._core = core
 
     async def explain(self, job_id: str, *, scope: Scope = EVERYTHING) -> Explanation:
-        """Explain why a job is not running: every gate before it, and the one that it waits at now.
+        """Explain why a job is not running: every gate between the job and its run, and the one where it waits now.
 
-        This costs a handful of reads and changes nothing. Raise JobNotFound, also if the job is out of the `scope`. Of
-        other things out of it, such as workers and jobs that use slots, the explanation has only numbers.
+        This costs a handful of reads and changes nothing. Raise JobNotFound if there is no such job within the `scope`.
+        For workers and jobs outside the `scope`, such as those that use slots, the explanation gives only numbers.
         """
         # Few programs ask, and the rules of all gates take a while to import.
         from mainspring.model.access.reach import facts_within, job_within

@@ -33,8 +33,8 @@ class Searcher:
     async def jobs(
         self, *, limit: int | None = None, scope: Scope = EVERYTHING, **filter: Unpack[JobFilter]
     ) -> AsyncIterator[Job]:
-        """Iterate over the jobs that match all given filters and are within the `scope`: finished jobs and those of a
-        schedule newest first, pending ones in the order in which they run. `JobFilter` lists the filters."""
+        """Iterate over the jobs that match all given filters and are within the `scope`. Finished jobs and jobs of a
+        schedule come newest first, pending jobs in the order in which they run. `JobFilter` lists the filters."""
         search = self._checked(filter, scope)
         if limit is not None and limit < 0:
             raise ConfigurationError(f"limit must be 0 or more, not {limit}.")
@@ -52,10 +52,10 @@ class Searcher:
     ) -> SearchPage[Job]:
         """Return a page of the jobs that match all given filters. `after` is the `next` of the previous page.
 
-        `JobFilter` lists the filters. `data` has plain values by their paths, such as `{"user.id": 7}`; a tuple stands
-        for any of its values. Encrypted and redacted values are not compared. Finished jobs come latest first, pending
-        ones in the order in which they run, others newest first. The cost of a page is bounded, however many jobs there
-        are: if few of them match, it may be short, and not `complete`; then `searched` says how far it has come.
+        `JobFilter` lists the filters. `data` maps paths to plain values, such as `{"user.id": 7}`; a tuple matches any
+        of its values. Encrypted and redacted values are not compared. Finished jobs come latest first, pending jobs in
+        the order in which they run, others newest first. The cost of a page is bounded, however many jobs there are: if
+        few jobs match, a page may be short and not `complete`; `searched` then says how far the search got.
         """
         search = self._checked(filter, scope)
         limit = check_limit(limit)
@@ -66,8 +66,8 @@ class Searcher:
         return SearchPage(jobs, found.next, complete, None if complete else _told(search, found.searched))
 
     async def count(self, *, scope: Scope | None = None, **filter: Unpack[JobFilter]) -> list[StateCount]:
-        """Count the jobs that match all given filters, by state, whatever `state` is given. The cost is bounded: where
-        it is `capped`, there are at least so many."""
+        """Count the jobs that match all given filters, by state. A `state` among the filters is ignored. The cost is
+        bounded: if a count is `capped`, there are at least that many jobs."""
         search = self._checked(filter, scope)
         return await (await self._core.store()).counts.by_state(search)
 
@@ -79,7 +79,7 @@ class Searcher:
         value may not guess it, either. Refused where no job would be left."""
         for path, values in search.data:
             if self._is_hidden(search.name or "", path):
-                raise ConfigurationError(f"data.{path} is redacted, so that it cannot be searched for.")
+                raise ConfigurationError(f"data.{path} is redacted, so it cannot be searched.")
             if any(isinstance(value, str) and mask_urls(value) != value for value in values):
                 raise ConfigurationError(f"data.{path}: a credential in a URL cannot be searched for.")
         names = [] if search.name is not None else [HTTP, *self._core.handlers.own_names]
@@ -95,5 +95,5 @@ class Searcher:
 
 def _told(search: Search, searched: str | None) -> str:
     """How far a search has come. The place that it has reached may be that of a job out of the scope."""
-    whole = searched if searched is not None and search.scope.everything else "A part of the jobs was searched."
-    return f"{whole} Go on with the next page."
+    whole = searched if searched is not None and search.scope.everything else "Only a part of the jobs was searched."
+    return f"{whole} Continue with the next page."

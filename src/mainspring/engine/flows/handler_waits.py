@@ -333,8 +333,8 @@ class HandlerWaits:
 
 
 class Results:
-    """The children of a map, in the order of its items; read a page at a time, never all at once. `failed` says how
-    many of them ended badly and were tolerated."""
+    """The children of a map, in the order of its items, read a page at a time. `failed` says how many of them ended
+    badly and were tolerated."""
 
     def __init__(
         self, agent: FlowAgent, name: str, total: int, failed: int, digests: bytes | None, single: bool

@@ -76,62 +76,75 @@ class _Facts(ContextMarker):
 
     @property
     def id(self) -> str:
+        """The id of the job."""
         return str(self._job.id)
 
     @property
     def name(self) -> str:
+        """The name of the job."""
         return self._job.name
 
     @property
     def data(self) -> Mapping[str, Any]:
+        """The job's data: the arguments of the handler."""
         return self._job.data
 
     @property
     def queue(self) -> str:
+        """The queue of the job."""
         return self._job.queue
 
     @property
     def priority(self) -> int:
+        """The priority of the job: 1 runs first, 10 last."""
         return self._job.priority
 
     @property
     def attempt(self) -> int:
+        """The number of this attempt, from 1."""
         return self._job.tries
 
     @property
     def token(self) -> int:
+        """The fencing token of this claim. It rises with each claim of the job."""
         return self._job.token
 
     @property
     def idempotency_key(self) -> str:
-        """A key by which other systems recognise this job: the same in all attempts, also after a retry by hand."""
+        """A key by which other systems can recognise this job. It is the same in all attempts, even after a manual
+        retry."""
         return self._agent.idempotency_key
 
     @property
     def tags(self) -> tuple[str, ...]:
+        """The tags of the job."""
         return self._job.tags
 
     @property
     def run_at(self) -> datetime:
+        """When the job became due."""
         return self._job.run_at
 
     @property
     def schedule_id(self) -> str | None:
+        """The id of the schedule that made the job, if any."""
         return self._job.schedule_id
 
     @property
     def scheduled_for(self) -> datetime | None:
+        """The nominal time of the firing that made the job, if any."""
         return self._job.scheduled_for
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether this handler should stop: cancelled, timed out, claim lost, or the worker shuts down."""
+        """Whether this handler should stop: its job was cancelled or timed out, its claim is lost, or its worker shuts
+        down."""
         return self._agent.is_stopping()
 
     @property
     def before(self) -> Before:
-        """The nodes that this node of a flow came after, by name, with the state, the result or the error of each;
-        `ctx.before.result` is the result of the only one. Empty in a job that is no node."""
+        """The predecessors of this node of a flow, by name, each with its state and its result or error. If there is
+        only one, `ctx.before.result` is its result. Empty if the job is not a node of a flow."""
         return Before(self._job.predecessors)
 
     def _jobs_of(self, node: str) -> AsyncIterator[list[Job]]:
@@ -143,14 +156,15 @@ class _Facts(ContextMarker):
         return self._agent.waits.below(found.id)
 
     def progress(self, percent: float, note: str | None = None) -> Noted:
-        """Set the progress of the job, 0 to 100. Stored within about half a second; need not be awaited."""
+        """Set the progress of the job, from 0 to 100. It is stored within about half a second; you need not await
+        this."""
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
             raise ConfigurationError(f"progress is a number from 0 to 100, not {percent!r}.")
         self._agent.note_progress(float(percent), None if note is None else str(note))
         return _NOTED
 
     def log(self, line: str) -> Noted:
-        """Add a line to this attempt's log. Stored within about half a second; need not be awaited."""
+        """Add a line to this attempt's log. It is stored within about half a second; you need not await this."""
         self._agent.note_log(str(line))
         return _NOTED
 
@@ -161,23 +175,25 @@ class JobContext(_Facts):
     __slots__ = ()
 
     async def schedule(self, name: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Job:
-        """Schedule a child job, with the options of `Scheduler.schedule`. The child knows its parent's id."""
+        """Schedule another job, with the options of `Scheduler.schedule`. Its `parent_id` is the id of this job."""
         return await self._agent.schedule(name, data, options)
 
     async def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run a step of the job once: its result is kept, and the next attempt gets it without running it again.
+        """Run a step of the job once. Its result is stored, and later attempts get the result without running the step
+        again.
 
-        The function may be async; a plain one is called on the event loop, as any call would be. A majority of the
-        replica set has stored the result when this returns. It returns the stored value: a tuple is always a list.
+        The function may be async; a plain function is called on the event loop and blocks it like any direct call. When
+        this returns, a majority of the replica set has stored the result. This returns the stored value: a tuple
+        becomes a list.
         """
         return await self._agent.steps.run(name, function, args, kwargs)
 
     def call(self, name: str, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Wait[Any]:
         """`await` it to run one child and get its result. The handler gives its slot back while it waits: this run
-        ends, and the handler is run again from its top when the child has ended.
+        ends, and the handler runs again from the top when the child has ended.
 
-        `name` is the identity of the wait: it is used once in a run, and finds the same child in every run. Raises
-        ChildrenFailed if the child does not complete.
+        `name` identifies the wait: use it once in a run, and it finds the same child in every run. Raise ChildrenFailed
+        if the child does not complete.
         """
         return self._agent.waits.call(name, job, data, **options)
 
@@ -192,46 +208,48 @@ class JobContext(_Facts):
         fail_fast: bool = False,
         **options: Any,
     ) -> Wait[Results]:
-        """`await` it to run a child for each item, which is its data, and to get their results, in order.
+        """`await` it to run a child for each item and get the results in order. An item is the data of its child.
 
         The items must be the same in every run, or come from a step. With `key`, the name of a field or a function, a
-        child belongs to the key of its item and not to its place. More bad ends than `tolerate`, a number or a fraction
-        of the children, raise ChildrenFailed; with `fail_fast` at once, and the other children are cancelled.
+        child is identified by the key of its item instead of its position. Raise ChildrenFailed if more children than
+        `tolerate`, a number or a fraction of them, end badly; with `fail_fast` at once, and the other children are
+        cancelled.
         """
         return self._agent.waits.map(name, job, items, key=key, tolerate=tolerate, fail_fast=fail_fast, **options)
 
     async def gather(self, *waits: Wait[Any]) -> list[Any]:
-        """Wait for several at once: `a, b = await ctx.gather(ctx.call(…), ctx.map(…))`."""
+        """Wait for several waits at once: `a, b = await ctx.gather(ctx.call(…), ctx.map(…))`."""
         return await self._agent.waits.resolve(waits)
 
     async def results(self, node: str) -> AsyncIterator[Job]:
-        """The jobs of a map node that this node came after, each with its state and its result, in the order of the
-        items; in the callback of a batch, those of the batch, `ctx.results("items")`. They are read a page at a time.
-        Jobs with keys come in no order; deleted ones are left out."""
+        """Iterate over the jobs of a map node that precedes this node, in the order of the items, each with its state
+        and result. In the callback of a batch, `ctx.results("items")` iterates over the jobs of the batch. Jobs are
+        read a page at a time. Jobs with keys come in no particular order; deleted jobs are left out."""
         async for page in self._jobs_of(node):
             for job in page:
                 yield job
 
     def wait_for(self, signal: str, timeout: Seconds | None = None, *, name: str | None = None) -> Wait[Any]:
-        """`await` it to get the payload of a signal that `scheduler.signal` sends to this job, or None when the time is
-        over. A signal that has arrived before counts. A signal without a payload gives None, too: send one where the
-        handler has to tell them apart. The handler gives its slot back while it waits.
+        """`await` it to get the payload of a signal that `scheduler.signal` sends to this job, or None after the
+        timeout. A signal that arrived earlier counts. A signal without a payload also gives None: send a payload if the
+        handler must tell the two apart. The handler gives its slot back while it waits.
 
-        `name` is the identity of the wait, by default the name of the signal: give each wait for the same signal a name
-        of its own.
+        `name` identifies the wait; the default is the name of the signal. Give each wait for the same signal a
+        different name.
         """
         return self._agent.waits.wait_for(signal, timeout, name)
 
     async def sleep(self, name: str, duration: Seconds) -> None:
-        """Go on after this time. The handler gives its slot back meanwhile; `name` is the identity of the sleep."""
+        """Continue after this time. The handler gives its slot back meanwhile. `name` identifies the sleep."""
         await self._agent.waits.sleep(name, duration)
 
     async def grow(self, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> str:
-        """Add a job to the wait that this job belongs to, and return its id: the waiting job waits for it, too."""
+        """Add a job to the wait that this job belongs to, and return its id: the waiting job also waits for the new
+        job."""
         return await self._agent.waits.grow(job, data, options)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction in which the handler's writes and the job's completion commit together or not at all."""
+        """Open a transaction in which the handler's writes and the job's completion commit together or not at all."""
         return self._agent.transaction()
 
 
@@ -262,12 +280,13 @@ class BlockingJobContext(_Facts):
         self._portal = cast(Portal, portal)
 
     def schedule(self, name: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Job:
-        """Schedule a child job, with the options of `Scheduler.schedule`. The child knows its parent's id."""
+        """Schedule another job, with the options of `Scheduler.schedule`. Its `parent_id` is the id of this job."""
         plain = {key: unwrap(value) for key, value in options.items()}
         return self._portal.call(self._agent.schedule(name, data, plain))
 
     def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run a step of the job once: its result is kept, and the next attempt gets it without running it again.
+        """Run a step of the job once. Its result is stored, and later attempts get the result without running the step
+        again.
 
         The function runs in the handler's thread. A majority of the replica set has stored the result when this
         returns. It returns the stored value: a tuple is always a list.
@@ -319,11 +338,12 @@ class BlockingJobContext(_Facts):
         self._portal.call(self._agent.waits.sleep(name, duration))
 
     def grow(self, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> str:
-        """Add a job to the wait that this job belongs to, and return its id: the waiting job waits for it, too."""
+        """Add a job to the wait that this job belongs to, and return its id: the waiting job also waits for the new
+        job."""
         return self._portal.call(self._agent.waits.grow(job, data, options))
 
     def transaction(self) -> BlockingContext[BlockingTransaction]:
-        """A transaction in which the handler's writes and the job's completion commit together or not at all."""
+        """Open a transaction in which the handler's writes and the job's completion commit together or not at all."""
         portal = self._portal
         return BlockingContext(portal, self._agent.transaction(), lambda inner: BlockingTransaction(inner, portal))
 

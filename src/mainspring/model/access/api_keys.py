@@ -83,7 +83,7 @@ EVERYTHING = Scope()
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An API key as it is kept: everything but the secret."""
+    """A stored API key: everything except the secret."""
 
     id: str
     name: str
@@ -105,7 +105,7 @@ class Key:
     """The last rotations that had an id, so that none is carried out twice."""
 
     def may(self, role: str) -> bool:
-        """Whether its role is this one, or more."""
+        """Whether its role is this one or a higher one."""
         return self.role in ROLES and ROLES.index(self.role) >= ROLES.index(role)
 
     def is_live(self, now: datetime) -> bool:
@@ -117,7 +117,8 @@ class Key:
         return self.is_live(now) and (hash == self.hash or (hash == self.old_hash and _in_grace(self, now)))
 
     def honours(self, issued_at: datetime, now: datetime) -> bool:
-        """Whether a session that was opened with it is valid now: a session ends with the secret that opened it."""
+        """Whether a session that was opened with it is valid now. A session ends when the secret that opened it
+        does."""
         current = self.rotated_at is None or issued_at >= self.rotated_at
         return self.is_live(now) and (current or _in_grace(self, now))
 

@@ -63,7 +63,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A change as it is kept. `before` and `after` are JSON."""
+    """A stored change. `before` and `after` are JSON."""
 
     n: int
     id: str
@@ -151,7 +151,7 @@ def kept_text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A place in the chain that the next row follows."""
+    """A position in the chain; the next row follows it."""
 
     n: int = 0
     hash: str = BEGINNING

@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A subject of an alert: found, told in a message, and perhaps gone again."""
+    """A subject of an alert: when it was found, reported in a message, and perhaps gone again."""
 
     key: str
     text: str
@@ -90,7 +90,8 @@ class AlertState:
         return tuple(one for one in self.subjects if one.gone_at is None)
 
     def reset(self) -> AlertState:
-        """The state of a rule that watches something else from now on: numbers go on, so that no id is used twice."""
+        """The state of a rule that watches something else from now on. Its numbers continue, so that no id is used
+        twice."""
         return AlertState(episode=self.episode, messages=self.messages, told_at=self.told_at, jobs=self.jobs)
 
     def sent(self, number: int, jobs: Sequence[str]) -> AlertState:

@@ -63,7 +63,7 @@ class RuleOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the messages of a rule go. `data` is that of the job that sends them, without the message itself."""
+    """A destination of a rule's messages. `data` is the data of the job that sends them, without the message itself."""
 
     type: str
     data: Mapping[str, Any] = field(repr=False)
@@ -74,7 +74,7 @@ class Destination:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """The destination without secrets: of a URL only the server, of headers only references to secrets."""
+        """The destination without secrets: a URL shows only its server, and headers only references to secrets."""
         if self.type == MAIL:
             return {"type": self.type, "to": list(self.data["to"])}
         request = self.data["request"]

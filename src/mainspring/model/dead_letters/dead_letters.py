@@ -105,8 +105,8 @@ def _check_ids(value: Sequence[str] | str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterGroup:
-    """Dead letters of one fingerprint: the same cause. `message` and `sample_job_id` are those of the latest. The
-    instants are None where another program has stored the jobs without them."""
+    """Dead letters with the same fingerprint, that is, the same cause. `message` and `sample_job_id` are those of the
+    latest one. The instants are None if another program stored the jobs without them."""
 
     fingerprint: str
     name: str

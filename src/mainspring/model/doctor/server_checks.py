@@ -95,7 +95,7 @@ def check_writes(server: ServerFacts) -> Iterator[Finding]:
             "problem",
             f"The majority of the replica set is {duration_of(server.majority_lag)} behind: schedule() and every "
             "worker wait for it.",
-            "Look at rs.status(): a node is down, or cannot follow.",
+            "Check rs.status(): a node is down, or cannot keep up.",
         )
     elif server.write_concern:
         yield Finding(
@@ -171,7 +171,7 @@ def check_indexes(indexes: tuple[IndexFact, ...], at: datetime, *, workers: bool
             f"Mainspring does not need {_names(unused)}, and no query has used them for more than an hour; every write "
         )
         text += "keeps them."
-        yield Finding("indexes", "warning", text, "Drop them, unless a program of yours needs them now and then.")
+        yield Finding("indexes", "warning", text, "Drop them, unless one of your programs needs them.")
     if not missing and not (idle and workers) and not unused:
         needed = [one for one in indexes if one.needed]
         used = sum(bool(one.uses) for one in needed)
@@ -187,13 +187,13 @@ def check_tls(server: ServerFacts) -> Iterator[Finding]:
     elif server.loopback:
         yield Finding("TLS", "ok", "The connection is not encrypted, and does not leave this machine.")
     elif server.tls is None:
-        yield Finding("TLS", "skipped", "Whether the connection of the given client is encrypted cannot be told.")
+        yield Finding("TLS", "skipped", "It is unknown whether the connection of the given client is encrypted.")
     else:
         yield Finding(
             "TLS",
             "warning",
-            "The connection to another machine is not encrypted: the data of jobs and the keys' hashes can be read on "
-            "the way.",
+            "The connection to another machine is not encrypted: the data of jobs and the keys' hashes can be read "
+            "in transit.",
             "Start the server with --tlsMode requireTLS, and add tls=true to the URI.",
         )
 
@@ -206,9 +206,9 @@ def check_users(server: ServerFacts) -> Iterator[Finding]:
         yield Finding(
             "authentication",
             "warning" if server.loopback else "problem",
-            "The server asks for no password: every program that reaches it can read and change all jobs."
+            "The server requires no password: every program that reaches it can read and change all jobs."
             if not server.loopback
-            else "The server asks for no password: every user of this machine can read and change all jobs.",
+            else "The server requires no password: every user of this machine can read and change all jobs.",
             "Start the server with --auth or a key file, create a user with readWrite, and put it into the URI.",
         )
     elif mighty := sorted(_MIGHTY.intersection(server.roles)):
@@ -216,7 +216,7 @@ def check_users(server: ServerFacts) -> Iterator[Finding]:
         cure = "" if server.embedded else "Give it readWrite on its own database: docs/howto/mongodb.md#rights."
         yield Finding("authentication", "ok" if server.embedded else "warning", text, cure)
     else:
-        yield Finding("authentication", "ok", f"The server asks for a password; this is the user {server.users[0]!r}.")
+        yield Finding("authentication", "ok", f"The server requires a password; this is the user {server.users[0]!r}.")
 
 
 def _unused(index: IndexFact, at: datetime) -> bool:

@@ -28,7 +28,7 @@ _CURES = {
     "start_worker": "Start a worker that has the handler and serves the queue: mainspring worker.",
     "resume": "Resume it when its cause is gone: scheduler.schedules.resume(id).",
     "close_breaker": "Close the breaker when its cause is gone: scheduler.limits.close_breaker().",
-    "retry_dead_letters": "Mend the cause, then retry the dead letters: scheduler.dead_letters.retry().",
+    "retry_dead_letters": "Fix the cause, then retry the dead letters: scheduler.dead_letters.retry().",
     "set_limit": "Raise the limit, or start more workers.",
 }
 
@@ -63,7 +63,7 @@ def check_work(facts: DoctorFacts, work: ProblemFacts) -> Iterator[Finding]:
 
 
 def _unread() -> Iterator[Finding]:
-    text = "Workers, leases, jobs and schedules were not looked at, since indexes are missing."
+    text = "Workers, leases, jobs and schedules were not checked, since indexes are missing."
     yield Finding("work", "skipped", text, "Run the doctor again when the indexes are there.")
 
 
@@ -84,7 +84,7 @@ def check_service(facts: DoctorFacts) -> Iterator[Finding]:
         keys = "key" if service.keys == 1 else "keys"
         yield Finding("service keys", "ok", f"The HTTP service has {service.keys:,} {keys} in force.")
     elif service.keys:
-        text = "No key in force has the role admin, so that keys can be made only beside the database."
+        text = "No valid key has the role admin, so keys can be created only with access to the database."
         yield Finding("service keys", "warning", text, "Make one: mainspring keys create NAME --role admin")
     elif service.used:
         text = "The HTTP service has been used and has no key: it answers the user of its own machine, and no other."
@@ -116,7 +116,7 @@ def check_workers(work: ProblemFacts) -> Iterator[Finding]:
     workers = work.workers
     idle = [worker for worker in workers if worker.handlers == ()]
     for worker in idle[:_SHOWN]:
-        text = f"The worker {worker.id!r} has no handlers, so that it runs nothing."
+        text = f"The worker {worker.id!r} has no handlers, so it runs no jobs."
         yield Finding(
             "workers", "warning", text, "Name the module that registers them: mainspring worker app:scheduler"
         )
@@ -126,7 +126,7 @@ def check_workers(work: ProblemFacts) -> Iterator[Finding]:
         yield Finding("workers", "warning", text, "Finish the deploy: docs/howto/upgrade.md.")
     if not workers:
         status: FindingStatus = "problem" if work.due or work.held else "warning"
-        yield Finding("workers", status, "No worker is alive, so that no job is run.", "Start one: mainspring worker")
+        yield Finding("workers", status, "No worker is alive, so no jobs run.", "Start one: mainspring worker")
     elif not idle and len(versions) < 2:
         count = len(workers)
         yield Finding("workers", "ok", "One worker is alive." if count == 1 else f"{count} workers are alive.")
@@ -135,7 +135,7 @@ def check_workers(work: ProblemFacts) -> Iterator[Finding]:
 def check_leases(overview: OverviewReport) -> Iterator[Finding]:
     """Running jobs whose lease has run out."""
     stuck = [one for one in overview.problems if one.kind == "stuck" and one.severity == "critical"]
-    cure = "Start a worker: any live worker gives such jobs back within seconds."
+    cure = "Start a worker: any live worker rescues such jobs within seconds."
     yield from _told("leases", stuck, "problem", cure)
     if not stuck:
         yield Finding("leases", "ok", "No job has lost its worker.")
@@ -147,7 +147,7 @@ def check_unserved(overview: OverviewReport) -> Iterator[Finding]:
     found += [one for one in overview.problems if one.kind == "stuck" and one.severity != "critical"]
     yield from _told("jobs without a worker", found, "problem", _CURES["start_worker"])
     if not found:
-        yield Finding("jobs without a worker", "ok", "Every due job that was looked at has a worker that can run it.")
+        yield Finding("jobs without a worker", "ok", "Every due job that was checked has a worker that can run it.")
 
 
 def check_schedules(facts: DoctorFacts, work: ProblemFacts, overview: OverviewReport) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ def check_schedules(facts: DoctorFacts, work: ProblemFacts, overview: OverviewRe
             text = f"The schedule {schedule.id!r} cannot be read: {schedule.error}"
             findings.append(Finding("schedules", "problem", text, "Store it again, or delete it."))
         elif not schedule.runs:
-            text = f"The schedule {schedule.id!r} has never fired, and no firing is to come."
+            text = f"The schedule {schedule.id!r} has never fired and has no future firing."
             findings.append(Finding("schedules", "warning", text, "Correct its rule or its end_at, or delete it."))
     if work.workers:
         lacking = [one for one in facts.scheduled_names if not any(w.handles(one[1]) for w in work.workers)]
@@ -168,8 +168,8 @@ def check_schedules(facts: DoctorFacts, work: ProblemFacts, overview: OverviewRe
     yield from findings
     if not findings:
         count = f"{facts.schedules_read:,} schedule{'' if facts.schedules_read == 1 else 's'}"
-        more = "" if facts.schedules_complete else "; only the newest were looked at"
-        yield Finding("schedules", "ok", f"{count} looked at, none without firings{more}.")
+        more = "" if facts.schedules_complete else "; only the newest were checked"
+        yield Finding("schedules", "ok", f"{count} checked, none without firings{more}.")
 
 
 def _told(check: str, found: list[Problem], status: FindingStatus, cure: str = "") -> Iterator[Finding]:

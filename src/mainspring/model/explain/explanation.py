@@ -46,7 +46,7 @@ _BRIEFLY = {
 
 @dataclass(frozen=True, slots=True)
 class ExplainedGate:
-    """One gate between a job and its run: whether it lets the job pass now, why, in words, and the facts."""
+    """One gate between a job and its run: whether it lets the job pass now, the reason in words, and the facts."""
 
     kind: str
     open: bool
@@ -54,7 +54,7 @@ class ExplainedGate:
     data: dict[str, Any] = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
-        """The gate as plain values, fit for JSON."""
+        """The gate as plain values for JSON."""
         return {"kind": self.kind, "open": self.open, "text": self.text, "data": plain(self.data)}
 
 
@@ -62,8 +62,8 @@ class ExplainedGate:
 class Explanation:
     """The reasons why a job does not run, at the instant `at` of the server's clock.
 
-    `gates` has every gate between the job and its run in the order in which they are passed, `holding` the first one
-    that does not let it pass (None when no gate holds it), and `text` says so in a sentence or two.
+    `gates` lists every gate between the job and its run, in order. `holding` is the first one that does not let the job
+    pass, or None. `text` says so in a sentence or two.
     """
 
     job: Job
@@ -79,7 +79,7 @@ class Explanation:
         return cls(job, at, tuple(gates), closed[0] if closed else None, _text(closed))
 
     def to_document(self) -> dict[str, Any]:
-        """The explanation as plain values, fit for JSON."""
+        """The explanation as plain values for JSON."""
         job = self.job
         return {
             "job": {"id": job.id, "name": job.name, "queue": job.queue, "priority": job.priority, "state": job.state},
@@ -95,7 +95,7 @@ class Explanation:
 
 def _text(closed: Sequence[ExplainedGate]) -> str:
     if not closed:
-        return "Nothing holds it: a worker takes it when it looks the next time."
+        return "Nothing holds it: a worker claims it at its next poll."
     first, *rest = closed
     if not rest:
         return first.text

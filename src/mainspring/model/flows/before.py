@@ -12,8 +12,8 @@ from mainspring.model.jobs.job import JobError
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """A node that has ended before this one started: the id of its job, the state that it ended in, and its result, or
-    its error. A node whose job was deleted has the state "deleted"."""
+    """A node that ended before this one started: the id of its job, its final state, and its result or error. A node
+    whose job was deleted has the state "deleted"."""
 
     node: str
     id: str
@@ -23,14 +23,14 @@ class Predecessor:
 
 
 class Before(Mapping[str, Predecessor]):
-    """The nodes that a node waits for, by name; empty in a job that is no node of a flow."""
+    """The predecessors of a node, by name. Empty if the job is not a node of a flow."""
 
     def __init__(self, predecessors: Mapping[str, Predecessor]) -> None:
         self._predecessors = dict(predecessors)
 
     @property
     def result(self) -> Any:
-        """The result of the only predecessor; None where there is none."""
+        """The result of the only predecessor; None if there is no predecessor."""
         if len(self._predecessors) > 1:
             names = ", ".join(map(repr, self._predecessors))
             raise ConfigurationError(f"This node comes after several nodes ({names}); use ctx.before[name].result.")

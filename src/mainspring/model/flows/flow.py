@@ -77,7 +77,7 @@ class FlowFacts:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of its jobs by state, its root not among them."""
+        """The number of its jobs by state, without its root."""
         found: dict[str, int] = {}
         for node in self.nodes:
             if node.state is not None:
@@ -87,7 +87,7 @@ class FlowFacts:
         return found
 
     def node(self, name: str) -> FlowNode:
-        """The node of this name. Raises LookupError."""
+        """The node of this name. Raise LookupError if there is none."""
         found = next((node for node in self.nodes if node.name == name), None)
         if found is None:
             raise LookupError(

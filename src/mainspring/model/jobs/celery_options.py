@@ -49,7 +49,7 @@ def _start_within(expires: int | float | str | timedelta, countdown: Seconds | N
         raise InvalidJob("With eta, give expires as an instant too: an aware datetime.")
     left = seconds(expires, "expires") - (0.0 if countdown is None else seconds(countdown, "countdown"))
     if left <= 0:
-        raise InvalidJob("expires is counted from this call, and the job would not be due before: raise it.")
+        raise InvalidJob("expires counts from this call, and the job would expire before it is due: raise expires.")
     return left
 
 

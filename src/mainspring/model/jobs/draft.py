@@ -73,13 +73,13 @@ def make_draft(name: str, data: Any, **options: Unpack[JobOptions]) -> Draft:
     if "run_at" in given and "delay" in given:
         raise InvalidJob("Give run_at or delay, not both.")
     if "debounce" in given and ("run_at" in given or "delay" in given):
-        raise InvalidJob("debounce says when the job runs; leave run_at and delay out.")
+        raise InvalidJob("debounce decides when the job runs; leave out run_at and delay.")
     key, span = choose_key(name, *map(given.get, ("dedupe_key", "dedupe_window", "debounce", "throttle")))
     if "dedupe_namespace" in given and key is None:
         raise InvalidJob("dedupe_namespace needs a dedupe_key.")
     draft = Draft(check_name(name, "a job's name"), data, parent_id=given.get("parent_id"))
     if "job_id" in given and "debounce" in given:
-        raise InvalidJob("A debounced call may change an existing job; leave job_id out.")
+        raise InvalidJob("A debounced call may change an existing job; leave out job_id.")
     for option, check in _CHECKS.items():
         if option in given:
             setattr(draft, option, check(given[option]))
@@ -116,7 +116,7 @@ def check_in_transaction(draft: Draft) -> None:
 def check_job_id(job_id: object) -> str:
     """Check an id that a caller has chosen for a job."""
     if not isinstance(job_id, str) or not _ID.fullmatch(job_id):
-        raise InvalidJob(f"job_id must be 24 hexadecimal digits, in small letters, not {job_id!r}.")
+        raise InvalidJob(f"job_id must be 24 lowercase hexadecimal digits, not {job_id!r}.")
     return job_id
 
 
@@ -129,8 +129,8 @@ def check_instant(value: object, name: str) -> datetime:
         raise InvalidJob(f"{name} must be an aware datetime, not {value!r}.")
     if value.tzinfo is None or value.utcoffset() is None:
         raise InvalidJob(
-            f"{name}={value.isoformat()} has no time zone, so that it names no instant; "
-            "use datetime.now(UTC) + …, or .replace(tzinfo=ZoneInfo('Europe/Paris'))."
+            f"{name}={value.isoformat()} has no time zone, so it is not an exact instant; use datetime.now(UTC) + …, "
+            "or .replace(tzinfo=ZoneInfo('Europe/Paris'))."
         )
     return value
 
@@ -161,7 +161,7 @@ def check_retry(value: Retry | int) -> Retry:
 
 def check_tags(value: Sequence[str]) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) > 50:
-        raise InvalidJob(f"tags must be a list of at most 50 texts, not {value!r}.")
+        raise InvalidJob(f"tags must be a list of at most 50 strings, not {value!r}.")
     return list(dict.fromkeys(check_name(tag, "a tag") for tag in value))
 
 

@@ -27,7 +27,7 @@ _FIELDS_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class ForeignDocument:
-    """A document that is left alone: its id, the reason why it is not taken for a job, and the names of its fields."""
+    """A document that is left alone: its id, the reason why it is not a job, and the names of its fields."""
 
     id: Any
     reason: str

@@ -39,7 +39,7 @@ class HandlerDescription:
 
 @dataclass(frozen=True, slots=True)
 class HandlerStatus:
-    """The handler of a name in live workers. Where they disagree, as during a deploy, the worker that was started last
+    """The handler of a name in live workers. If they disagree, as during a deploy, the worker that started last
     counts."""
 
     name: str

@@ -62,7 +62,7 @@ class JobError:
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One run of a job. `outcome` is completed, retried, failed, cancelled, or lost (the worker died or its lease ran
-    out). A snooze or a release costs no attempt and leaves none."""
+    out). A snooze or a release uses no attempt and is not listed."""
 
     number: int
     token: int
@@ -104,7 +104,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class HandlerStack:
-    """Where the handler of a job was at an instant: the calls, without values. `token` is that of the claim."""
+    """The stack of a handler at an instant: the calls, without values. `token` is the fencing token of the claim."""
 
     at: datetime | None
     text: str
@@ -113,7 +113,7 @@ class HandlerStack:
 
 @dataclass(frozen=True, slots=True)
 class Snoozing:
-    """A run of a job that ended with a snooze: it cost no attempt."""
+    """A run of a job that ended with a snooze. It used no attempt."""
 
     token: int
     started_at: datetime | None
@@ -169,8 +169,8 @@ class JobVerbs(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Job:
-    """One piece of work, as it was stored when it was read. A snapshot: it does not change by itself. A job that a
-    Scheduler returned has verbs, such as `await job.wait()`."""
+    """One piece of work, as it was stored when it was read. It is a snapshot and does not change by itself. A job that
+    a Scheduler returned has methods, such as `await job.wait()`."""
 
     # Without slots, so that an unset field reads its default from the class: `new_job` sets few fields.
 
@@ -247,8 +247,8 @@ class Job:
 
     @property
     def updated_at(self) -> datetime | None:
-        """When it last changed, as far as its fields show: made, edited, made to wait, started, or ended. None where
-        another program has stored it without these fields."""
+        """When the job last changed, as far as its fields show: when it was created, edited, made to wait, started, or
+        ended. None if another program stored it without these fields."""
         known = [self.created_at, self.edited_at, self.started_at, self.finished_at]
         known += [] if self.waiting_for is None else [self.waiting_for.since]
         known += [self.attempts[-1].ended_at] if self.attempts else []
@@ -256,12 +256,12 @@ class Job:
 
     @property
     def stack_is_stale(self) -> bool:
-        """Whether its stack is that of a run that has ended."""
+        """Whether its stack belongs to a run that has ended."""
         return self.stack is not None and (self.state != RUNNING or self.stack.token != self.token)
 
     @property
     def encrypted(self) -> bool:
-        """Whether any of its data, its result or its steps is stored encrypted."""
+        """Whether any part of its data, result or steps is stored encrypted."""
         return self.kept is not None
 
     @property
@@ -274,19 +274,19 @@ class Job:
 
     def _face(self) -> JobVerbs:
         if self._verbs is None:
-            raise ConfigurationError("This job was not returned by a Scheduler, so that it has no verbs.")
+            raise ConfigurationError("This job was not returned by a Scheduler, so its methods cannot be used.")
         return self._verbs
 
     async def refresh(self) -> Job:
-        """The job as it is stored now. Raises JobNotFound."""
+        """Return the job as it is stored now. Raise JobNotFound."""
         return await self._face().get_job(self.id)
 
     async def wait(self, timeout: Seconds | None = None) -> Job:
-        """Wait until it has ended, in whatever state, and return it as it is then. Raises WaitTimeout."""
+        """Wait until it has ended, in any state, and return it. Raise WaitTimeout."""
         return await self._face().wait(self.id, timeout)
 
     async def cancel(self, reason: str = "") -> Job:
-        """Cancel it at once where it is pending, or request that it stops where it is running."""
+        """Cancel it at once if it is pending, or ask it to stop if it is running."""
         return await self._face().cancel(self.id, reason)
 
     async def retry(self, *, request_id: str | None = None) -> Job:
@@ -298,15 +298,15 @@ class Job:
         return await self._face().signal(self.id, name, payload, id=id)
 
     async def run_now(self) -> Job:
-        """Make it due at once, where it is pending."""
+        """Make it due at once. It must be pending."""
         return await self._face().run_now(self.id)
 
     async def update(self, *, data: Mapping[str, Any] | None = None, **changes: Unpack[JobChanges]) -> Job:
-        """Change it, where it is pending. An option that is not given stays as it is."""
+        """Change it. It must be pending. Options that you do not pass stay as they are."""
         return await self._face().update(self.id, data=data, **changes)
 
     async def delete(self) -> None:
-        """Delete it, where it is not running."""
+        """Delete it. It must not be running."""
         await self._face().delete(self.id)
 
     def __getstate__(self) -> Fields:

@@ -15,7 +15,7 @@ FLOW_NAMES = (FLOW, MAP, BATCH)
 ROOT_NAMES = (FLOW, BATCH)
 QUEUES = {HTTP: "http", EMAIL: "email"}
 _CURES = {
-    HTTP: "Webhooks are sent by `mainspring up`, or a worker that has called scheduler.outgoing().",
+    HTTP: "`mainspring up`, or a worker that has called scheduler.outgoing(), sends webhooks.",
     EMAIL: "Set MAINSPRING_SMTP_URL, such as smtps://user:password@mail.example.com:465, where the worker is started.",
     **dict.fromkeys(FLOW_NAMES, "Flows are run by every worker of a version that has them; start one for its queue."),
 }

@@ -28,12 +28,12 @@ _MOST = 1_000_000
 @spelled_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """How long finished jobs of a state, a name and a queue are kept, as far as these are given.
+    """How long finished jobs are kept, for a state, a name and a queue, as far as you pass them.
 
-    `age` is the time since their end, as "1h", a timedelta or seconds; `count` keeps that many of the newest of each
-    state. With both, a job is deleted as soon as it exceeds one of them; with neither, it is kept for ever. `state` is
-    one, a list, or "all". Without it the rule is about completed, cancelled and expired jobs: failed jobs are deleted
-    only where they are named.
+    `age` is the time since their end: "1h", a timedelta or seconds. `count` keeps that many of the newest jobs of each
+    state. With both, a job is deleted as soon as it exceeds one of them; with neither, it is kept forever. `state` is
+    one state, a list, or "all". Without it, the rule applies to completed, cancelled and expired jobs: failed jobs are
+    deleted only if a rule names that state.
     """
 
     state: FinishedState | Literal["all"] | Sequence[FinishedState] | None = None
@@ -55,7 +55,7 @@ class Keep:
 
     @property
     def weight(self) -> tuple[bool, bool, bool]:
-        """The rank between two rules for one job; the greater one counts."""
+        """The rank among the rules that apply to a job; the rule with the greatest one counts."""
         return self.name is not None, self.queue is not None, self.state not in (None, ALL)
 
 
@@ -120,13 +120,13 @@ def check_retention(rules: Sequence[Keep] | None) -> tuple[Keep, ...]:
     known: dict[tuple[Any, ...], Keep] = {}
     for rule in rules:
         if not isinstance(rule, Keep):
-            raise ConfigurationError(f"retention must be a list of Keep(…), and {rule!r:.100} is none.")
+            raise ConfigurationError(f"retention must be a list of Keep(…); {rule!r:.100} is not one.")
         for state in rule.states:
             other = known.setdefault((rule.weight, state, rule.name, rule.queue), rule)
             if other is not rule:
                 raise ConfigurationError(
-                    f"Two rules of retention are about the same {state} jobs and neither is more specific: {other} and "
-                    f"{rule}. Leave one out, or give it other states."
+                    f"Two retention rules apply to the same {state} jobs, and neither is more specific: {other} and "
+                    f"{rule}. Remove one, or give it other states."
                 )
     return tuple(rules)
 
@@ -142,7 +142,7 @@ def _states(state: object) -> tuple[str, ...]:
     for one in given:
         if one not in FINISHED:
             raise ConfigurationError(
-                f"Keep is about finished jobs, and {one!r} is not a finished state.{suggestion(str(one), FINISHED)}"
+                f"Keep applies to finished jobs, but {one!r} is not a finished state.{suggestion(str(one), FINISHED)}"
             )
     return tuple(dict.fromkeys(given))
 

@@ -37,14 +37,13 @@ def seconds(value: Seconds, name: str) -> float:
 @spelled_class
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and when to try again.
+    """How often, and when, to retry a job.
 
-    `attempts` counts all attempts, the first one too. `delay` is the pause before the second attempt: seconds, a
-    timedelta, text such as "5m", or a function of the attempt that failed (1, 2, …). `backoff` says how the pause
-    grows: "fixed", "linear" (delay × n) or "exponential" (delay × 2ⁿ⁻¹), never beyond `max_delay`. `jitter` spreads
-    the pauses by up to that share, so that jobs that failed together do not come back together. `rules` gives
-    exception types a policy of their own: the first type that matches counts; `Retry(attempts=1)` there means "do not
-    try again".
+    `attempts` counts all attempts, including the first. `delay` is the pause before the second attempt: seconds, a
+    timedelta, a text such as "5m", or a function of the attempt that failed (1, 2, …). `backoff` says how the pause
+    grows: "fixed", "linear" (delay × n) or "exponential" (delay × 2ⁿ⁻¹), never beyond `max_delay`. `jitter` spreads the
+    pauses by up to that share, so that jobs that failed together do not come back together. `rules` gives exception
+    types their own policy: the first type that matches counts; `Retry(attempts=1)` there means "do not retry".
     """
 
     attempts: int = 3
@@ -65,11 +64,13 @@ class Retry:
             raise ConfigurationError(f"Retry.jitter is a share between 0 and 1, not {self.jitter!r}.")
         for kind, policy in self.rules.items():
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise ConfigurationError(f"Retry.rules maps exception types to Retry policies; {kind!r} is no type.")
+                raise ConfigurationError(
+                    f"Retry.rules maps exception types to Retry policies; {kind!r} is not an exception type."
+                )
             if not isinstance(policy, Retry):
                 raise ConfigurationError(
-                    f"Retry.rules maps exception types to Retry policies; {policy!r} is none, "
-                    "write Retry(attempts=1) for no other try."
+                    f"Retry.rules maps exception types to Retry policies; {policy!r} is not one. Write "
+                    "Retry(attempts=1) to allow no retry."
                 )
 
     def rule_for(self, error: BaseException | None) -> Retry:
@@ -105,7 +106,7 @@ class Retry:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Retry:
-        """The policy stored on a job; fields that are missing have their defaults."""
+        """The policy stored on a job; missing fields have their defaults."""
         known = {"attempts", "delay", "backoff", "max_delay", "jitter"}
         return cls(**{key: value for key, value in document.items() if key in known})
 

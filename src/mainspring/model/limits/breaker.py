@@ -30,9 +30,10 @@ _LONGEST = 7 * 86400.0
 @spelled_class
 @dataclass(frozen=True, slots=True, init=False)
 class Breaker:
-    """Opens when at least `errors` (a share, 0.5 is half) of the attempts of the last `window` seconds have failed, and
-    there were at least `minimum` of them. It stays open for `open_for` seconds, and then lets single probes through.
-    With `key`, there is one for each value of the data at this path; with `each_queue`, one for each queue.
+    """A circuit breaker. It opens when at least `errors` (a share: 0.5 is half) of the attempts in the last `window`
+    seconds failed, and there were at least `minimum` attempts. It stays open for `open_for` seconds, and then lets
+    single probes through. With `key`, each value at this path in the data has its own breaker; with `each_queue`, each
+    queue has its own.
     """
 
     errors: float

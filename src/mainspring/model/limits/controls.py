@@ -79,7 +79,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class LimitOverride:
-    """A limit that was set at run time. It applies instead of the limit that the code declares."""
+    """A limit that was set at run time. It replaces the limit that the code declares."""
 
     scope: str
     target: str
@@ -108,7 +108,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class GateUse:
-    """The use of one limit now; with a key, for one value of it. `waiting` is counted up to `counted`."""
+    """The current use of one limit or, with a key, of one value of the key. `waiting` is counted up to `counted`."""
 
     gate: str
     taken: int

@@ -45,8 +45,8 @@ _RATE = re.compile(r"\s*([0-9]{1,9})\s*(?:/|per)\s*([0-9]{0,7})\s*([a-z]+)\s*", 
 @spelled_class
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most `limit` jobs at once (a semaphore); with `key`, for each value of the data at this path, and with
-    `each_queue`, for each queue on its own."""
+    """At most `limit` jobs at once (a semaphore). With `key`, the limit applies to each value at this path in the data;
+    with `each_queue`, to each queue separately."""
 
     limit: int
     key: str | None = None
@@ -67,11 +67,11 @@ class Limit:
 @spelled_class
 @dataclass(frozen=True, slots=True, init=False)
 class Rate:
-    """At most `count` starts in `per` seconds (a token bucket): `Rate("100/minute")`; with `key`, for each value of it,
-    and with `each_queue`, for each queue on its own.
+    """At most `count` starts in `per` seconds (a token bucket): `Rate("100/minute")`. With `key`, the rate applies to
+    each value of the key; with `each_queue`, to each queue separately.
 
-    Unused starts are saved up to `burst`; by default that is all of one span, and with `smooth` a twentieth of it, so
-    that the starts are spread evenly. A job costs `weight`: a number, or the path of one in its data.
+    Unused starts are saved up to `burst`. The default is one full span or, with `smooth`, a twentieth of it, which
+    spreads the starts evenly. A job costs `weight`: a number, or the path of a number in its data.
     """
 
     count: int
@@ -187,7 +187,7 @@ def gate_form(kind: str, scope: str, target: str, rule: Limit | Rate) -> str:
 @spelled_class
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Jobs whose data have the same value at `key` run strictly in the order in which they were scheduled, one at a
+    """Jobs whose data has the same value at `key` run strictly in the order in which they were scheduled, one at a
     time. A dead letter blocks the jobs behind it, or lets them pass."""
 
     key: str

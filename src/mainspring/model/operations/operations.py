@@ -111,7 +111,7 @@ class LeftAlone:
 
 @dataclass(frozen=True, slots=True)
 class OperationProgress:
-    """How many jobs an operation has examined, and what became of them."""
+    """How many jobs an operation has examined, with their outcomes."""
 
     changed: int = 0
     skipped: int = 0
@@ -126,8 +126,8 @@ class OperationProgress:
 
 @dataclass(frozen=True)
 class OperationPreview:
-    """The jobs that an operation would mean: how many, counted up to 10,000, and some of them. Where `capped`, there
-    are at least so many: counting has stopped."""
+    """The jobs that an operation would act on: how many, counted up to 10,000, and some of them. If `capped`, there are
+    at least that many."""
 
     count: int
     capped: bool
@@ -136,8 +136,8 @@ class OperationPreview:
 
 @dataclass(frozen=True)
 class OperationFacts:
-    """One verb on many jobs, as it was when it was read. `count` is how many jobs were meant when it was created, at
-    least so many where `capped`."""
+    """One verb applied to many jobs, as it was when it was read. `count` is how many jobs were meant when it was
+    created, at least so many where `capped`."""
 
     id: str
     verb: Verb
@@ -168,7 +168,7 @@ class OperationFacts:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing more to come of it."""
+        """Whether it has ended."""
         return self.state in ENDED
 
 

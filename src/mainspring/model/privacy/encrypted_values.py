@@ -27,7 +27,8 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EncryptedValue:
-    """An encrypted value that is not decrypted: this process lacks its key (`key_id`), or it must not be shown."""
+    """An encrypted value that is not decrypted, because this process lacks its key (`key_id`) or the value must not be
+    shown."""
 
     key_id: str
     nonce: bytes = b""

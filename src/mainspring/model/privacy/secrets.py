@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A stored secret without its value, which only the processes that have the key can read."""
+    """A stored secret without its value. Only processes that have the encryption key can read the value."""
 
     name: str
     key_id: str

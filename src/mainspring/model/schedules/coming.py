@@ -150,7 +150,8 @@ class Heavy:
 
 @dataclass(frozen=True, slots=True)
 class ComingBucket:
-    """The firings from `at` on, for one step; in the bucket of now, those from the current minute on."""
+    """The firings from `at` on, for one step. The bucket that contains the present counts from the current minute
+    on."""
 
     at: datetime
     firings: int
@@ -163,7 +164,7 @@ class ComingBucket:
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """The coming firings of the schedules in a scope, in buckets; those without a firing are left out."""
+    """The coming firings of the schedules in a scope, in buckets. Buckets without a firing are left out."""
 
     start: datetime
     end: datetime

@@ -53,8 +53,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class RecentFiring:
-    """A firing up to now, its outcome, and the state of its job: None if it has none, or if that is not stored any
-    more. "retrying" is the state of a pending job after a failed attempt."""
+    """A past firing, its outcome, and the state of its job: None if it has no job, or if the job is no longer stored.
+    "retrying" is the state of a pending job after a failed attempt."""
 
     at: datetime
     outcome: str
@@ -71,7 +71,7 @@ class RecentFiring:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Firings that were late, missed or skipped, as the events of schedules carry them: `count` of them, from `at` to
+    """Firings that were late, missed or skipped, as reported in schedule events: `count` of them, from `at` to
     `until`."""
 
     schedule_id: str

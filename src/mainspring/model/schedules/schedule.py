@@ -144,7 +144,7 @@ class ScheduleFacts:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A future firing: its nominal time in the rule's zone, when its job is made, and notes on what moved it."""
+    """A future firing: its nominal time in the rule's zone, when its job is made, and notes if it was moved."""
 
     at: datetime
     due: datetime

@@ -74,7 +74,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class SchedulePage(Generic[S]):
-    """A page of schedules. If it is not `complete`, it is short although more may match: continue with `next`."""
+    """A page of schedules. If it is not `complete`, more schedules may match: continue with `next`."""
 
     schedules: tuple[S, ...]
     next: str | None

@@ -24,8 +24,8 @@ _PLACE = re.compile(r"[0-9A-F]{16,2000}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change. `type` is job, schedule or control; or gap, where changes may have been missed; or beat, where there
-    was no change for a while and the follower requested a sign of life."""
+    """One change. `type` is job, schedule or control. A gap says that changes may have been missed. A beat is a sign of
+    life that the follower requested; it comes when there was no change for a while."""
 
     type: str
     id: str | None

@@ -20,8 +20,8 @@ UNRENEWED = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The health of a scheduler. The instants are of the oldest job, lease and firing that are overdue; None where none
-    is."""
+    """The health of a scheduler. The instants are those of the oldest overdue job, lease and firing; None if none is
+    overdue."""
 
     status: str
     at: datetime

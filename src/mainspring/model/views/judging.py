@@ -61,7 +61,7 @@ def find_unserved(facts: ProblemFacts) -> Iterator[Problem]:
         yield Problem(
             "unserved",
             worst,
-            "No worker is alive, so that no job is run.",
+            "No worker is alive, so no jobs run.",
             ProblemTarget("workers", ""),
             cures=(_start(ProblemTarget("workers", "")),),
         )

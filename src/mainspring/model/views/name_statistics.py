@@ -21,7 +21,7 @@ ByKind = Mapping[tuple[str, str], Counts]
 
 @dataclass(frozen=True, slots=True)
 class NameCounts:
-    """The counts of a job name, and those of a week before."""
+    """The counts of a job name, and those of a week earlier."""
 
     name: str
     counts: Counts
@@ -30,7 +30,7 @@ class NameCounts:
 
 @dataclass(frozen=True, slots=True)
 class NameStatistics:
-    """The counts of job names in a window, and in the same window a week before, which consists of whole hours."""
+    """The counts of job names in a window, and in the same window a week earlier, widened to whole hours."""
 
     start: datetime
     end: datetime

@@ -40,10 +40,10 @@ RECENT = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class ProblemTarget:
-    """The thing that a problem or a cure is about. `id` is its name or id; of an error, the fingerprint.
+    """The object of a problem or a cure. `id` is its name or id; for an error, the fingerprint.
 
-    Of a limit or a breaker, `scope` is "queue" or "name"; of a pause or a breaker, `key` and `value` mean only jobs
-    that have this value in their data, and `queue` only those in this queue.
+    For a limit or a breaker, `scope` is "queue" or "name". For a pause or a breaker, `key` and `value` restrict it to
+    jobs that have this value in their data, and `queue` restricts it to jobs in this queue.
     """
 
     kind: TargetKind
@@ -58,7 +58,7 @@ class ProblemTarget:
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """A verb that may end a problem, with its target. `command` is for a terminal, where no request is enough."""
+    """A verb that may solve a problem, with its target. `command` is for a terminal, if no HTTP request can do it."""
 
     verb: CureVerb
     target: ProblemTarget
@@ -67,7 +67,8 @@ class Cure:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem. `count` is the number of jobs or attempts that it affects, counted up to a bound: `capped`."""
+    """One problem. `count` is the number of jobs or attempts that it affects; if `capped`, there are at least that
+    many."""
 
     kind: ProblemKind
     severity: Severity

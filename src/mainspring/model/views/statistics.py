@@ -59,7 +59,7 @@ class Counts:
 
     @property
     def executions(self) -> int:
-        """The attempts that have ended, with whatever outcome."""
+        """The attempts that have ended, with any outcome."""
         return sum(getattr(self, outcome) for outcome in EXECUTED)
 
     @property
@@ -76,11 +76,12 @@ class Counts:
         return timedelta(milliseconds=self.lateness_ms / self.started) if self.started else None
 
     def percentile(self, share: float) -> timedelta | None:
-        """The longest duration of this share of the attempts, from 0 to 1, as far as the bins tell."""
+        """A percentile of the durations: `share` is from 0 to 1, and the precision is that of the bins."""
         return _percentile(self.bins, BOUNDS, share)
 
     def wait_percentile(self, share: float) -> timedelta | None:
-        """The longest time for which this share of the started attempts had been due, as far as the bins tell."""
+        """A percentile of the delays of started attempts: `share` is from 0 to 1, and the precision is that of the
+        bins."""
         return _percentile(self.waits, WAIT_BOUNDS, share)
 
     def began(self, lateness_ms: int) -> None:
@@ -195,7 +196,7 @@ class Deploy:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The counts between two instants, step by step and in sum. Empty steps are included."""
+    """The counts between two instants, per step and in total. Empty steps are included."""
 
     start: datetime
     end: datetime

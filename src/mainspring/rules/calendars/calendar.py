@@ -35,9 +35,9 @@ T = TypeVar("T")
 class Calendar:
     """A set of days.
 
-    `days` are single dates, `ranges` pairs of a first and a last date, `yearly` days of every year such as "12-25",
-    and `weekdays` names such as "SAT". Dates may be given as text, such as "2030-12-24". A day that is named
-    more than once counts once; `|` joins two calendars.
+    `days` are single dates, `ranges` are pairs of a first and a last date, `yearly` are days of every year such as
+    "12-25", and `weekdays` are names such as "SAT". Dates may be text, such as "2030-12-24". A day that is named more
+    than once counts once. `|` joins two calendars.
     """
 
     days: tuple[date, ...]
@@ -111,9 +111,9 @@ class Calendar:
     ) -> Calendar:
         """The days on which the events of an .ics file take place. Needs `pip install 'mainspring[calendars]'`.
 
-        Events that repeat every year or every week are kept as such; other repeated events are written out for 20
-        years from `since`, which is the youngest date in the file unless it is given. With `timezone`, times in UTC
-        or another zone are read as days there; otherwise each event has the days of its own zone.
+        Events that repeat every year or every week are stored as such. Other repeating events are expanded for 20 years
+        from `since`, by default the latest date in the file. With `timezone`, times in UTC or another zone are
+        converted to days in this zone; otherwise each event has the days of its own zone.
         """
         from mainspring.rules.calendars.ics import read_ics
 

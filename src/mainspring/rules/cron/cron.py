@@ -26,11 +26,11 @@ from mainspring.spelling import spelled_class
 class Cron(WallClockRule):
     """Fires at the wall times that an expression names, in a time zone.
 
-    The expression has five fields (minute, hour, day of month, month, day of week), or six with seconds first.
-    `gap` is the policy for a wall time that does not exist because clocks go forward: it fires at the first instant
-    "after", or is left out by "skip". `fold` is the pass that counts of an hour that happens twice: "first", "last" or
-    "both". Expressions whose second, minute or hour begins with `*` follow real time instead. `H` is a hash of `seed`;
-    a schedule puts its id there, unless a seed is given.
+    The expression has five fields (minute, hour, day of month, month, day of week), or six with seconds first. `gap` is
+    the policy for a wall time that does not exist because clocks go forward: "after" fires at the first instant after
+    the gap, "skip" leaves the firing out. `fold` is the policy for an hour that happens twice: it fires in the "first"
+    pass, the "last" or "both". Expressions whose second, minute or hour begins with `*` follow real time instead. `H`
+    is a hash of `seed`; the default seed is the id of the schedule.
     """
 
     _key: tuple[str, str, Gap, Fold, str | None]
@@ -70,7 +70,7 @@ class Cron(WallClockRule):
 
     @property
     def meaning(self) -> tuple[object, ...]:
-        """Equal for rules with the same firings: an H counts as the value that it stands for."""
+        """Equal for rules with the same firings. An `H` counts as the value that it stands for."""
         return self._pattern.resolved, self.timezone, self.gap, self.fold
 
     def describe(self) -> str:

@@ -24,10 +24,10 @@ _PROBE = 946_684_800
 
 @spelled_class
 class RRule(WallClockRule):
-    """Fires as an RRULE says, such as "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0", in a time zone.
+    """Fires by an RRULE, such as "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0", in a time zone.
 
     Parts that the text leaves open (the time of day, the weekday, the phase of INTERVAL) come from `start`, or from a
-    DTSTART in the text; without either, from the moment at which the schedule is created. Nothing fires before it.
+    DTSTART in the text; without either, from the time at which the schedule is created. Nothing fires before that time.
     FREQ=DAILY and coarser follow the wall clock, with `gap` and `fold` as for Cron; HOURLY and finer follow real time.
     """
 

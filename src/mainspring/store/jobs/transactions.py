@@ -43,7 +43,8 @@ class Transaction:
         self._news: list[Callable[[], None]] = []
 
     def on_commit(self, tell: Callable[[], None]) -> None:
-        """Register a function to call once the transaction has committed, and never if it does not."""
+        """Register a function to call once the transaction has committed. If it does not commit, the function is not
+        called."""
         self._news.append(tell)
 
     def tell(self) -> None:

@@ -190,7 +190,7 @@ def test_a_schedule_that_is_late_is_told_and_of_many_the_first_with_the_number_o
 
 def test_the_doctor_says_where_it_has_not_looked_at_all_schedules() -> None:
     facts = replace(SOUND, schedules_read=1000, schedules_complete=False)
-    assert "only the newest were looked at" in found(facts, "schedules")[0].text
+    assert "only the newest were checked" in found(facts, "schedules")[0].text
 
 
 def test_the_worst_finding_is_the_status_of_the_report() -> None:

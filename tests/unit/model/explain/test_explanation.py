@@ -132,7 +132,7 @@ def test_the_gates_come_in_the_order_in_which_they_are_passed() -> None:
 def test_a_job_that_nothing_holds_is_said_to_be_free() -> None:
     explanation = explain(standing())
     assert explanation.holding is None
-    assert explanation.text == str(explanation) == "Nothing holds it: a worker takes it when it looks the next time."
+    assert explanation.text == str(explanation) == "Nothing holds it: a worker claims it at its next poll."
     assert all(gate.open for gate in explanation.gates)
     assert gate(explanation, "time").text == "It has been due for 30 s."
 
@@ -145,7 +145,7 @@ def test_a_running_job_tells_where_since_when_and_until_when() -> None:
     )
     assert (told.open, told.data["worker"], told.data["since"]) == (False, "w", ago(seconds=72))
     asked = state_gate(replace(job, cancel_requested=True, lease_until=ago(seconds=5)), NOW)
-    assert asked.text.endswith("its lease ran out 5 s ago, so that it is about to be given back. It was asked to stop.")
+    assert asked.text.endswith("its lease ran out 5 s ago, so it is about to be rescued. It was asked to stop.")
     waits = state_gate(replace(job, lease_until=None), NOW, ahead=True)
     assert waits.text.startswith(
         "Worker w has held it for 1 min 12 s and starts it when a slot of its own is free; it has"
@@ -209,7 +209,7 @@ def test_an_insert_that_nobody_has_taken_up_says_so() -> None:
     job = replace(JOB, run_at=None)  # type: ignore[arg-type]
     raw = explain(standing(job=job, ready=False, adopted=False, workers=()))
     assert holding(raw).kind == "state"
-    assert raw.text.startswith("Another program has inserted it, and no worker has taken it up yet.")
+    assert raw.text.startswith("Another program inserted it, and no worker has adopted it yet.")
 
 
 def test_a_job_that_is_held_for_another_reason_gives_its_note() -> None:

@@ -21,9 +21,9 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
     [
         ({"debounce": 0}, "debounce must be more than 0 seconds"),
         ({"debounce": -1}, "debounce must be between 0 seconds"),
-        ({"debounce": "5x"}, "debounce='5x': 'x' is no unit"),
-        ({"debounce": 5, "delay": 1}, "debounce says when the job runs; leave run_at and delay out"),
-        ({"debounce": 5, "run_at": NOON}, "debounce says when the job runs; leave run_at and delay out"),
+        ({"debounce": "5x"}, "debounce='5x': 'x' is not a unit"),
+        ({"debounce": 5, "delay": 1}, "debounce decides when the job runs; leave out run_at and delay"),
+        ({"debounce": 5, "run_at": NOON}, "debounce decides when the job runs; leave out run_at and delay"),
         (
             {"debounce": 5, "dedupe_key": "k", "dedupe_window": 5},
             r"Give debounce \(the last .*\) or throttle .*, not both",

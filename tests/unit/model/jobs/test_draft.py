@@ -44,7 +44,7 @@ class _NoOffset(tzinfo):
         ({"priority": True}, "priority must be a whole number .* not True"),
         ({"priority": 1.0}, "priority must be a whole number .* not 1.0"),
         ({"priority": "high"}, "priority must be a whole number .* not 'high'"),
-        ({"tags": "welcome"}, "tags must be a list of at most 50 texts, not 'welcome'"),
+        ({"tags": "welcome"}, "tags must be a list of at most 50 strings, not 'welcome'"),
         ({"tags": {"a"}}, "tags must be a list"),
         ({"tags": ["x"] * 51}, "tags must be a list of at most 50"),
         ({"tags": [""]}, "a tag must be printable text of 1 to 200 characters, not ''"),

@@ -98,14 +98,14 @@ def test_an_age_is_a_text_a_timedelta_or_seconds(age: Any, seconds: float) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"state": "pending"}, "Keep is about finished jobs, and 'pending' is not a finished state"),
+        ({"state": "pending"}, "Keep applies to finished jobs, but 'pending' is not a finished state"),
         ({"state": "complete"}, "Did you mean 'completed'"),
         ({"state": []}, "state in Keep must be a finished state, a list of them or 'all'"),
         ({"state": 5}, "state in Keep must be a finished state"),
         ({"state": ["completed", None]}, "None is not a finished state"),
         ({"name": ""}, "the name in Keep must be printable text"),
         ({"queue": 5}, "the queue in Keep must be printable text"),
-        ({"age": "soon"}, "In Keep: age='soon' is no duration"),
+        ({"age": "soon"}, "In Keep: age='soon' is not a duration"),
         ({"age": -1}, "age in Keep must be between 0 seconds and ten years"),
         ({"age": True}, "In Keep: age must be a duration"),
         ({"count": -1}, "count in Keep must be a whole number from 0 to 1,000,000, not -1"),

@@ -104,7 +104,10 @@ def test_the_first_rule_whose_type_matches_counts() -> None:
         ({"max_delay": timedelta(days=-1)}, r"Retry\.max_delay must be between"),
         ({"jitter": 1.5}, "a share between 0 and 1, not 1.5"),
         ({"jitter": -0.1}, "a share between 0 and 1"),
-        ({"rules": {"ValueError": Retry()}}, "maps exception types to Retry policies; 'ValueError' is no type"),
+        (
+            {"rules": {"ValueError": Retry()}},
+            "maps exception types to Retry policies; 'ValueError' is not an exception type",
+        ),
     ],
 )
 def test_a_wrong_policy_is_refused_and_says_what_is_wrong(arguments: dict[str, Any], message: str) -> None:

@@ -91,7 +91,7 @@ def test_a_queue_or_a_name_without_a_worker_is_told_with_the_command_that_starts
 
 def test_no_worker_at_all_is_one_problem() -> None:
     problem = only(workers=(), due=(Due("mail", NOON - FIVE_MINUTES, "send", "j"),))
-    assert (problem.severity, problem.text) == ("critical", "No worker is alive, so that no job is run.")
+    assert (problem.severity, problem.text) == ("critical", "No worker is alive, so no jobs run.")
     assert only(workers=()).severity == "warning"
 
 

@@ -25,14 +25,14 @@ from mainspring.model.fields import Fields
 
 router = APIRouter(tags=["access"])
 
-AlsoMade = Annotated[bool, Query(description="Also revoke the keys that were made with it, and with those.")]
+AlsoMade = Annotated[bool, Query(description="Also revoke the keys that were created with it, directly or indirectly.")]
 KeyId = Annotated[str, Path(max_length=64, description="The key's id: the middle part of its text.")]
 
 
 @router.get("/api/keys", summary="List API keys")
 async def list_keys(caller: Admin) -> ListAnswer[KeyFacts]:
     """List the API keys, the oldest first, including revoked and expired ones, without their secrets. A key with a
-    scope sees itself and the keys that were made with it, or with one of those."""
+    scope sees itself and the keys that were created with it, directly or indirectly."""
     found = await _within_reach(caller)
     return ListAnswer.of(
         found, [KeyFacts.of(key) for key in await signed(caller, found)], everything=caller.scope.everything
@@ -41,10 +41,10 @@ async def list_keys(caller: Admin) -> ListAnswer[KeyFacts]:
 
 @router.post("/api/keys", status_code=201, summary="Create an API key", response_model=Answer[NewKeyFacts])
 async def create_key(caller: Admin, body: KeyCreation, once: Once) -> Response:
-    """Create an API key. Only this answer has its text: with an `Idempotency-Key`, a repeated request creates no second
-    key, and only the first answer shows the text. Once there is a key, every request needs one; therefore the first key
-    must have the role admin and no scope. A new key reaches no more, and ends no later, than the key that it is made
-    with; without `expiresAt` it has the same end."""
+    """Create an API key. Only this answer contains its text. With an `Idempotency-Key`, a repeated request creates no
+    second key, and only the first answer shows the text. Once there is a key, every request needs one; therefore the
+    first key must have the role admin and no scope. A new key cannot reach more, or expire later, than the key that
+    creates it; without `expiresAt` it expires at the same time."""
     caller.check_current()
 
     async def make(seed: str) -> Made:
@@ -64,8 +64,8 @@ async def create_key(caller: Admin, body: KeyCreation, once: Once) -> Response:
 @router.delete("/api/keys/{key_id}", summary="Revoke an API key")
 async def revoke_key(caller: Admin, key_id: KeyId, made: AlsoMade = False) -> Answer[KeyFacts]:
     """Revoke a key at once; its sessions and streams end within a second in every process of the service. It stays in
-    the list, marked as revoked. The keys that were made with it stay valid unless `made` is true: use that after a key
-    has leaked."""
+    the list, marked as revoked. The keys that were created with it stay valid unless `made` is true. Set `made` if the
+    key has leaked."""
     caller.check_current()
     before = await _reached(caller, key_id)
     revoked = await caller.scheduler.api_keys.revoke(key_id)
@@ -78,9 +78,9 @@ async def revoke_key(caller: Admin, key_id: KeyId, made: AlsoMade = False) -> An
 
 @router.post("/api/keys/{key_id}/rotate", summary="Rotate an API key", response_model=Answer[NewKeyFacts])
 async def rotate_key(caller: Admin, key_id: KeyId, once: Once, body: KeyRotation | None = None) -> Response:
-    """Give a key a new secret, which only this answer has. The old secret stays valid for `grace`, but can neither
-    change keys nor open sessions. A caller cannot rotate a key that ends later than its own. With an `Idempotency-Key`,
-    a repeated request does not rotate again, and only the first answer shows the text."""
+    """Give a key a new secret. Only this answer contains it. The old secret stays valid for `grace`, but can neither
+    change keys nor open sessions. A caller cannot rotate a key that expires later than its own. With an
+    `Idempotency-Key`, a repeated request does not rotate again, and only the first answer shows the text."""
     caller.check_current()
 
     async def make(request_id: str) -> Made:

@@ -32,9 +32,8 @@ async def list_audit_entries(
     until: InstantIn | None = None,
 ) -> ListAnswer[AuditRow]:
     """List the audit log, newest first. `before` is the `next` of the previous page. `actor`, `target` and `action`
-    match exactly, and `job.*` matches all actions on jobs; `since` and `until` are the first instant, and the first
-    instant after the last one. A request examines a bounded number of rows: a page may be short, or empty, although it
-    has a `next`."""
+    match exactly, except that `job.*` matches all actions on jobs. `since` is inclusive, `until` exclusive. A request
+    examines a bounded number of rows: a page may be short, or empty, although it has a `next`."""
     caller.check_everything()
     page = await caller.scheduler.audit.find(
         before=before, limit=limit, actor=actor, target=target, action=action, since=since, until=until

@@ -21,7 +21,8 @@ Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["billing-
 
 @router.get("", summary="List secrets")
 async def list_secrets(caller: Admin) -> ListAnswer[SecretOut]:
-    """List the names of all secrets, when they were stored, and the key that encrypts them. Values are never shown."""
+    """List all secrets: their names, when they were stored, and the id of the key that encrypts them. Values are never
+    shown."""
     caller.check_everything()
     found = await caller.scheduler.secrets.all()
     return ListAnswer.of(found, [SecretOut.of(secret) for secret in found])
@@ -29,9 +30,9 @@ async def list_secrets(caller: Admin) -> ListAnswer[SecretOut]:
 
 @router.put("/{name}", summary="Store a secret")
 async def put_secret(name: Name, body: SecretIn, caller: Admin) -> Answer[SecretPut]:
-    """Store a secret, or a new value of it. Webhooks refer to it in headers, `Authorization: Bearer secret://NAME`,
-    and in `signWith`. It is sent to its `origins` only, by jobs of its `queues` and `prefixes`. The service needs an
-    encryption key: `mainspring generate-key` makes one for MAINSPRING_KEYS."""
+    """Store a secret, or a new value for it. Webhooks refer to it in headers, as in `Authorization: Bearer
+    secret://NAME`, and in `signWith`. It is sent only to its `origins`, and only by jobs of its `queues` and
+    `prefixes`. The service needs an encryption key: `mainspring generate-key` makes one for MAINSPRING_KEYS."""
     caller.check_everything()
     made = new_secret() if body.value is None else None
     value = made if body.value is None else body.value.get_secret_value()

@@ -24,7 +24,7 @@ router = APIRouter(tags=["access"])
 
 @router.get("/api/session", summary="Get the caller of this request")
 async def get_session(caller: Viewer, request: Request) -> Answer[SessionFacts]:
-    """Return the caller of this request, how it was authenticated, and its rights; for a session also its CSRF
+    """Return the caller of this request, how it was authenticated, and its rights. A session also gets its CSRF
     token."""
     token = None
     if caller.principal.way == BY_SESSION:

@@ -69,12 +69,12 @@ async def stream_events(
     released, requeued, cancelled, expired), `schedule` (created, changed, deleted) and `control` (set, removed).
 
     A client that reconnects with `Last-Event-ID`, as browsers do by themselves, misses no event and gets none twice. If
-    that event is too old, an event `gap` says so and the stream continues from now. A client that reads too slowly gets
-    a `gap` as the last event, and continues by reconnecting. When the key was revoked, rotated or changed, or has
-    expired, or the session was closed, an event `end` is the last one; its `reason` says which. The service sends a
-    comment every 15 seconds. With `digest`, events `digest` stand for the changes, at most one in that time: they count
-    the changes and list what has changed, for pages that read it again. Filters match exactly; `id` is the id of a
-    job, or of a schedule, which includes its jobs; `flowId` that of a flow, which includes its jobs."""
+    that event is too old, an event `gap` says so, and the stream continues from now. A client that reads too slowly
+    gets a `gap` as the last event, and continues by reconnecting. When the key is revoked, rotated, changed or expired,
+    or the session is closed, the last event is `end`; its `reason` says why. The service sends a comment every 15
+    seconds. With `digest`, the stream has `digest` events instead of single changes, at most one in that time: they
+    count the changes and list what has changed, for pages that reload it. Filters match exactly. `id` selects a job, or
+    a schedule and its jobs; `flowId` selects a flow and its jobs."""
     if flow_id is not None:
         await caller.scheduler.flows.get(flow_id, scope=caller.scope)
     sealing = await caller.service.sealing()

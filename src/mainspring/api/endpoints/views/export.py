@@ -41,8 +41,8 @@ _ANSWERS: dict[int | str, Fields] = {
 async def export_jobs(caller: Viewer, in_data: InData, query: Annotated[ExportQuery, Query()]) -> StreamingResponse:
     """Stream all jobs that match the filter, as they are shown in lists: in `jsonl`, each line is a job; in `csv`,
     cells that a spreadsheet would take for formulas begin with an apostrophe. When the key is revoked or changed, or
-    the service stops, the stream ends and its last line says why: `{"incomplete": "…"}`, or `# incomplete: …` in
-    `csv`. The audit log has a row of it."""
+    the service stops, the stream ends and its last line says why: `{"incomplete": "…"}`, or `# incomplete: …` in `csv`.
+    The audit log records the export."""
     asked = filter_of(query, in_data)
     answerable = await is_answerable(caller, query)
     first: SearchPage[Job] = await _page(caller, asked, None) if answerable else SearchPage(())

@@ -42,9 +42,9 @@ _UNHEALTHY: dict[int | str, Fields] = {
 
 @router.get("/api/observability/health", summary="Check the health", responses=_UNHEALTHY)
 async def check_health(caller: Viewer, response: Response) -> HealthReport:
-    """Check the readiness: whether MongoDB is reachable, workers are alive, and due jobs are run. `status` is healthy,
-    degraded or unhealthy (then the answer is 503), and `reasons` says why. Without a key, `/livez` checks that this
-    process answers at all (its liveness), and `/readyz` that it reaches MongoDB."""
+    """Check readiness: whether MongoDB is reachable, workers are alive, and due jobs are being run. `status` is
+    healthy, degraded or unhealthy (then the answer is 503), and `reasons` says why. Two further checks need no key:
+    `/livez` checks that this process answers (liveness), and `/readyz` that it reaches MongoDB."""
     found = await caller.scheduler.monitor.health()
     if found.status == UNHEALTHY:
         response.status_code = 503
@@ -53,8 +53,8 @@ async def check_health(caller: Viewer, response: Response) -> HealthReport:
 
 @router.get("/api/observability/stats", summary="Count the executions")
 async def count_executions(caller: Viewer) -> Answer[Summary]:
-    """Return the number of executions for as long as statistics are kept (30 days by default), and of the jobs that run
-    now. The numbers are read from counters, which workers store each second; no jobs are counted."""
+    """Return the number of executions for as long as statistics are kept (30 days by default), and the number of
+    running jobs. The numbers come from counters that workers store every second; no jobs are counted."""
     scheduler, scope = caller.scheduler, caller.principal.scope
     now, keep = caller.service.now(), scheduler.settings.keep_stats
     reach = _LONGEST if keep is None else max(min(timedelta(seconds=keep), _LONGEST), _DAY)
@@ -73,8 +73,8 @@ async def count_executions(caller: Viewer) -> Answer[Summary]:
 
 @router.get("/api/observability/failures", summary="List the latest failures")
 async def list_failures(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 20) -> Answer[list[Execution]]:
-    """List failed attempts, the latest first: of jobs that failed for good, of jobs that will be retried, and of jobs
-    that succeeded later. For a key with a scope, the latest 5,000 jobs of each kind are searched."""
+    """List failed attempts, latest first: of dead letters, of jobs that will be retried, and of jobs that succeeded
+    later. For a key with a scope, the latest 5,000 jobs of each kind are searched."""
     found: list[Execution] = []
     for job in await caller.scheduler.monitor.failures(limit, scope=caller.principal.scope):
         attempts = executions_of(caller, job, job.schedule_id or job.id)
@@ -89,15 +89,16 @@ async def get_statistics(
     start: InstantIn | None = None,
     end: InstantIn | None = None,
     step: Annotated[
-        Span | None, Query(description="Whole minutes, such as 15m or 1h; without it, one that suits the length.")
+        Span | None,
+        Query(description="Whole minutes, such as 15m or 1h; by default, chosen by the length of the window."),
     ] = None,
     name: Word = None,
     queue: Word = None,
 ) -> Answer[Series]:
-    """Return the attempts that began, their outcomes, run times and delays, and how long the oldest due job had waited,
-    for each `step` from `start` to `end`; by default for the last 24 hours. Minutes are kept for two days, hours for as
-    long as statistics are kept. Steps begin at whole multiples of their length since 1970, in UTC; an answer has 2,000
-    steps at most. Beyond 33 hours, steps are multiples of five minutes."""
+    """Return how many attempts started, their outcomes, run times and delays, and how long the oldest due job had
+    waited, for each `step` from `start` to `end`; by default for the last 24 hours. Numbers per minute are kept for two
+    days, numbers per hour for as long as statistics are kept. Steps begin at whole multiples of their length since
+    1970, in UTC; an answer has 2,000 steps at most. Beyond 33 hours, steps are multiples of five minutes."""
     until = caller.service.now() if end is None else end
     found = await caller.scheduler.monitor.statistics(
         until - _DAY if start is None else start,
@@ -110,7 +111,7 @@ async def get_statistics(
     return Answer(data=Series.of(found))
 
 
-@router.get("/api/stats/names", summary="Compare job names with a week before")
+@router.get("/api/stats/names", summary="Compare job names with a week earlier")
 async def compare_names(
     caller: Viewer,
     start: InstantIn | None = None,
@@ -119,9 +120,9 @@ async def compare_names(
     limit: Annotated[int, Query(ge=1, le=200)] = 10,
     queue: Word = None,
 ) -> Answer[NamesOut]:
-    """Return the counts of job names from `start` to `end`, by default for the last 24 hours, and of the same time a
-    week before: the most failing names, the slowest (by the 95th percentile of their run times) or the busiest first.
-    Names that never failed are not among the failing ones."""
+    """Return the counts of job names from `start` to `end`, by default for the last 24 hours, and of the same window a
+    week earlier. `order` puts the most failing, the slowest (by the 95th percentile of run times) or the busiest names
+    first. Names that never failed are not among the failing ones."""
     until = caller.service.now() if end is None else end
     found = await caller.scheduler.monitor.name_statistics(
         until - _DAY if start is None else start,

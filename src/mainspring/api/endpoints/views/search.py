@@ -30,10 +30,10 @@ InData = Annotated[list[tuple[str, str]], Depends(_IN_DATA)]
 
 @router.get("/search", summary="Search jobs")
 async def search_jobs(caller: Viewer, in_data: InData, query: Annotated[SearchQuery, Query()]) -> SearchAnswer:
-    """List the jobs that match all given filters. A value in the data is compared as text and, if it reads as a number,
-    true or false, as that too; it has no operators. Finished jobs come latest first, pending ones in the order in which
-    they run, others newest first. The cost of a page is bounded: if few jobs match, it may be short, with `next`,
-    `complete: false`, and `searched`, which says how far the search has come."""
+    """List the jobs that match all given filters. A value in the data is compared as text and, if it looks like a
+    number, true or false, also as that; there are no operators. Finished jobs come latest first, pending jobs in the
+    order in which they run, others newest first. The cost of a page is bounded: if few jobs match, a page may be short,
+    with `next`, `complete: false`, and `searched`, which says how far the search got."""
     asked = filter_of(query, in_data)
     if not await is_answerable(caller, query):
         return SearchAnswer(data=[], complete=True)
@@ -46,8 +46,8 @@ async def search_jobs(caller: Viewer, in_data: InData, query: Annotated[SearchQu
 
 @router.get("/counts", summary="Count jobs by state")
 async def count_jobs(caller: Viewer, in_data: InData, query: Annotated[JobQuery, Query()]) -> CountsAnswer:
-    """Count the jobs that match all given filters, in each state; a `state` of the filter is ignored. The cost is
-    bounded: where a count is `capped`, there are at least so many."""
+    """Count the jobs that match all given filters, in each state; a `state` among the filters is ignored. The cost is
+    bounded: if a count is `capped`, there are at least that many jobs."""
     asked = filter_of(query, in_data)
     if not await is_answerable(caller, query):
         return CountsAnswer(data=[])
@@ -57,8 +57,8 @@ async def count_jobs(caller: Viewer, in_data: InData, query: Annotated[JobQuery,
 
 @router.get("/suggestions", summary="Names for filters")
 async def suggest_names(caller: Viewer) -> SuggestionsAnswer:
-    """List names, queues, tags and types of errors that a filter may name: of jobs that were made, ran or failed
-    lately, at most 500 of each. The cost is bounded, so that some may be missing."""
+    """List the names, queues, tags and error types of jobs that were recently created, ran or failed, for use in
+    filters; at most 500 of each. The cost is bounded, so some may be missing."""
     return SuggestionsAnswer(data=SuggestionsOut.of(await caller.backend.suggestions(scope=caller.scope)))
 
 

@@ -73,7 +73,7 @@ class WorkerOut(Out):
     started_at: Instant | None
     beat_at: Instant | None
     lease_until: Instant | None
-    memory_bytes: int | None = Field(None, description="The resident memory of its process, where the system tells it.")
+    memory_bytes: int | None = Field(None, description="The resident memory of its process, if the system reports it.")
     loop_lag_ms: int | None = Field(
         None, description="The longest time that a callback waited for the event loop between its last two heartbeats."
     )
@@ -175,8 +175,8 @@ class StatsPoint(CountsOut):
     at: Instant
     oldest_waiting_ms: int | None = Field(
         None,
-        description="The longest time for which a ready job was seen to have been due; the queues are looked at once a "
-        "minute. Null where none was due, with a filter by name, and for a key that reaches only some names.",
+        description="The longest time that a ready job had been due, sampled once a minute. Null where none was due, "
+        "with a filter by name, and for a key that reaches only some names.",
     )
 
     @classmethod

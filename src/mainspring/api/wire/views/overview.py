@@ -22,14 +22,14 @@ from mainspring.model.views.problems import (
 
 
 class ProblemTargetOut(Out):
-    """The thing that a problem or a cure is about. `id` is its name or id; of an error, the fingerprint."""
+    """The object of a problem or a cure. `id` is its name or id; for an error, the fingerprint."""
 
     kind: TargetKind
     id: str
-    scope: str | None = Field(None, description="Of a limit, a pause or a breaker: queue or name.")
-    key: Fields | None = Field(None, description="Of a pause or a breaker: only jobs with this value.")
-    queue: str | None = Field(None, description="Of a breaker: only the jobs of the name in this queue.")
-    name: str | None = Field(None, description="Of an error: the job's name.")
+    scope: str | None = Field(None, description="For a limit, a pause or a breaker: queue or name.")
+    key: Fields | None = Field(None, description="For a pause or a breaker: only jobs with this value.")
+    queue: str | None = Field(None, description="For a breaker: only the jobs of the name in this queue.")
+    name: str | None = Field(None, description="For an error: the job's name.")
 
     @classmethod
     def of(cls, target: ProblemTarget) -> Self:
@@ -38,8 +38,8 @@ class ProblemTargetOut(Out):
 
 
 class CureOut(Out):
-    """A verb that may end a problem: resume a pause or a schedule, close a breaker, retry the dead letters of an error,
-    start a worker (with `command`), set another limit."""
+    """A verb that may solve a problem: resume a pause or a schedule, close a breaker, retry the dead letters of an
+    error, start a worker (with `command`), set another limit."""
 
     verb: CureVerb
     target: ProblemTargetOut

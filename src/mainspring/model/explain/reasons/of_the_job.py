@@ -34,7 +34,7 @@ def state_gate(job: Job, now: datetime, *, adopted: bool = True, ahead: bool = F
     if job.finished:
         return _ended(job, now, data)
     if not adopted:
-        text = "Another program has inserted it, and no worker has taken it up yet."
+        text = "Another program inserted it, and no worker has adopted it yet."
         return ExplainedGate(STATE, False, text, data | {"adopted": False})
     return ExplainedGate(STATE, True, f"It is {job.state}.", data)
 
@@ -63,9 +63,9 @@ def _running(job: Job, now: datetime, ahead: bool, data: Fields) -> ExplainedGat
 
 def _lease(until: datetime | None, now: datetime) -> str:
     if until is None:
-        return "it has no lease, so that it is about to be given back"
+        return "it has no lease, so it is about to be rescued"
     if until <= now:
-        return f"its lease ran out {span(now - until)} ago, so that it is about to be given back"
+        return f"its lease ran out {span(now - until)} ago, so it is about to be rescued"
     return f"its lease lasts for another {span(until - now)}"
 
 
