@@ -235,7 +235,7 @@ async def test_a_signal_is_sent_where_a_job_waits_for_it(board: Board) -> None:
     page = await board.open(f"/flows/{flow.id}")
     form = page.get_by_role("form", name="Send the signal approved")
     await form.get_by_label("Payload of approved").fill("yes")
-    await expect(form).to_contain_text("This is no JSON")
+    await expect(form).to_contain_text("This is not JSON")
     await form.get_by_label("Payload of approved").fill('{"by": "Ada"}')
     await board.check_accessibility()
     await shot(page, "flow-signal")

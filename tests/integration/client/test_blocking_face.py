@@ -384,7 +384,7 @@ def test_it_can_be_used_and_started_again_after_it_was_stopped(blocking: Schedul
 
     for _ in range(2):
         blocking.start()
-        with pytest.raises(MainspringError, match="running already"):
+        with pytest.raises(MainspringError, match="already running"):
             blocking.start()
         assert blocking.wait(blocking.schedule("work").id, timeout=60).result == "done"
         blocking.stop()

@@ -512,7 +512,7 @@ async def test_everything_but_running_works_before_the_start_and_after_the_stop(
 async def test_a_scheduler_can_be_started_once_only_but_again_after_a_stop(scheduler: Scheduler) -> None:
     handlers(scheduler)
     await scheduler.start()
-    with pytest.raises(MainspringError, match="running already"):
+    with pytest.raises(MainspringError, match="already running"):
         await scheduler.start()
     await scheduler.stop()
     async with scheduler:

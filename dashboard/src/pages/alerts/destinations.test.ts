@@ -33,7 +33,7 @@ test("hidden values fit at the stored URL only", () => {
 
 test("what does not fit is named by its field", () => {
   expect(misfitsOf(BLANK).to).toBe("Enter at least one address.");
-  expect(misfitsOf({ ...BLANK, type: "chat", url: "ftp://x" }).url).toContain("must begin with");
+  expect(misfitsOf({ ...BLANK, type: "chat", url: "ftp://x" }).url).toContain("begin with");
   expect(misfitsOf({ ...BLANK, type: "webhook", url: "https://x/", headers: "no colon" }).headers).toContain(
     "no colon",
   );

@@ -102,7 +102,7 @@ def test_a_sound_installation_has_one_finding_per_check_and_all_are_ok() -> None
         (on(users=None), "authentication", "skipped", "does not say"),
         (on(roles=("root",)), "authentication", "warning", "'root'"),
         (on(roles=("root",), embedded=True), "authentication", "ok", "'root'"),
-        (replace(SOUND, work=None), "work", "skipped", "not looked at"),
+        (replace(SOUND, work=None), "work", "skipped", "not checked"),
         (replace(SOUND, schema=SchemaStatus(1)), "schema", "warning", "schema version 1"),
         (replace(SOUND, service=ServiceFacts(True)), "service keys", "warning", "has no key"),
         (replace(SOUND, service=ServiceFacts(False)), "service keys", "ok", "not been used"),

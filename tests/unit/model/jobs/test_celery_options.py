@@ -39,7 +39,7 @@ def test_the_options_of_celery_become_those_of_a_job(given: dict[str, Any], made
     [
         ({"countdown": 60, "eta": NOON}, "not both"),
         ({"eta": NOON, "expires": 90}, "as an instant"),
-        ({"countdown": 60, "expires": 60}, "raise it"),
+        ({"countdown": 60, "expires": 60}, "raise expires"),
         ({"priority": 10}, "from 0 to 9"),
         ({"priority": True}, "from 0 to 9"),
     ],
