@@ -260,7 +260,8 @@ async def test_a_run_whose_worker_died_checks_in_as_an_error_once_it_is_given_up
     instrument(scheduler)
 
     @scheduler.job("report")
-    async def report() -> None: ...
+    async def report() -> None:
+        await eventually(lambda: kept.of("check_in"))
 
     await scheduler.schedule("report", repeat=Every("1h"), schedule_id="hourly", max_runs=1)
     with crash_worker(scheduler, "report"):

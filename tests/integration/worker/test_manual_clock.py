@@ -164,7 +164,7 @@ async def test_a_scheduler_that_is_there_already_is_given_a_clock(uri: str, cloc
     assert scheduler.now() == clock.now()
     for round in range(2):  # as the tests of an application do it, one after the other
         await scheduler.start()
-        with pytest.raises(ConfigurationError, match="before it is used"):
+        with pytest.raises(ConfigurationError, match="before its first use"):
             scheduler.configure(clock=ManualClock())
         job = await scheduler.schedule("report", delay=DAY)
         await clock.advance(DAY)

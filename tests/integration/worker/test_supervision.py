@@ -18,7 +18,7 @@ async def test_settings_and_place_can_be_changed_before_the_first_connection(uri
     assert (scheduler.settings.queues, scheduler.settings.concurrency, scheduler.settings.lease) == (("mail",), 3, 30)
     await scheduler.connect()
     assert scheduler.uri == uri
-    with pytest.raises(ConfigurationError, match="before it is used"):
+    with pytest.raises(ConfigurationError, match="before its first use"):
         scheduler.configure(concurrency=4)
     await scheduler.stop()
 

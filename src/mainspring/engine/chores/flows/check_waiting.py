@@ -68,7 +68,12 @@ class CheckWaiting(Chore):
             except Unavailable:
                 raise
             except Exception as error:
-                logger.error("The jobs below job %s cannot be cancelled or retried: %s", one["_id"], brief(error))
+                logger.error(
+                    "The jobs below job %s cannot be cancelled or retried: %s",
+                    one["_id"],
+                    brief(error),
+                    extra={"job_id": str(one["_id"])},
+                )
                 errors.append(error)
         if errors:
             raise errors[0]
