@@ -1,7 +1,9 @@
 // The columns of the table of jobs.
 import { Link } from "@tanstack/react-router";
 import { shortId, shownName } from "../../lib/text";
+import { serverNow } from "../../lib/time";
 import { StateBadge } from "../../ui/Badge";
+import { shownState } from "../../ui/states";
 import type { Column } from "../../ui/Table";
 import { Duration, Time } from "../../ui/Time";
 import type { ColumnName } from "./prefs";
@@ -25,7 +27,11 @@ export const TITLES: Record<ColumnName, string> = {
 };
 
 const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
-  state: { cell: ({ job }) => <StateBadge job={job} /> },
+  state: {
+    // What a job that was not read again has become is not known: its last state is no news, and has no colour.
+    cell: ({ job, gone }) =>
+      gone ? <span className="muted">was {shownState(job, serverNow())}</span> : <StateBadge job={job} />,
+  },
   name: {
     cell: ({ job }) => (
       <>
@@ -90,8 +96,9 @@ function Took({ job }: { job: Job }) {
 }
 
 /** The one thing to know about a job: its progress, what it waits for, or the first line of its error. */
-function Detail({ job, gone }: { job: Job; gone: boolean }) {
-  if (gone) return <span className="muted">changed since; it does not match any more</span>;
+function Detail({ job, gone }: JobRow) {
+  if (gone === "unmatched") return <span className="muted">changed since; it does not match any more</span>;
+  if (gone) return <span className="muted">not on this page any more; open it to see its state</span>;
   if (job.cancelRequested && job.state === "running") return <span className="muted">was asked to stop</span>;
   if (job.progress && job.state === "running")
     return <ProgressBar percent={job.progress.percent} note={job.progress.note} />;
