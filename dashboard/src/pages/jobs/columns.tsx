@@ -1,9 +1,7 @@
 // The columns of the table of jobs.
 import { Link } from "@tanstack/react-router";
 import { shortId, shownName } from "../../lib/text";
-import { serverNow } from "../../lib/time";
 import { StateBadge } from "../../ui/Badge";
-import { shownState } from "../../ui/states";
 import type { Column } from "../../ui/Table";
 import { Duration, Time } from "../../ui/Time";
 import type { ColumnName } from "./prefs";
@@ -28,9 +26,8 @@ export const TITLES: Record<ColumnName, string> = {
 
 const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
   state: {
-    // What a job that was not read again has become is not known: its last state is no news, and has no colour.
-    cell: ({ job, gone }) =>
-      gone ? <span className="muted">was {shownState(job, serverNow())}</span> : <StateBadge job={job} />,
+    // What a job that was not read again has become is not known: its last state has no colour.
+    cell: ({ job, gone }) => <StateBadge job={job} quiet={gone !== null} />,
   },
   name: {
     cell: ({ job }) => (
