@@ -203,6 +203,20 @@ async def test_a_flow_is_cancelled_with_a_reason(board: Board) -> None:
     await expect(page.get_by_role("heading", level=1)).to_contain_text("cancelled")
     await expect(page.get_by_role("button", name="Cancel flow")).to_have_count(0)
     assert (await board.scheduler.flows.get(flow.id)).state == "cancelled"
+    # The service refuses to retry it: the button is absent, and the page says what to do instead.
+    await expect(page.get_by_role("button", name="Retry")).to_have_count(0)
+    story = page.get_by_role("status", name="What matters")
+    await expect(story).to_contain_text("A flow that was cancelled cannot be retried")
+
+
+async def test_the_sample_of_an_operation_names_a_flow_by_its_label(board: Board) -> None:
+    await nightly(board.scheduler)
+    page = await board.open("/jobs")
+    await page.get_by_role("checkbox", name=re.compile("^Select mainspring:flow")).check()
+    await page.get_by_role("button", name="Cancel", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("link", name="nightly")).to_be_visible()
+    await expect(dialog).not_to_contain_text("mainspring:flow")
 
 
 async def test_a_failed_flow_tells_why_and_is_retried(board: Board) -> None:

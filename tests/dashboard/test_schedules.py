@@ -123,6 +123,43 @@ async def test_a_schedule_is_paused_resumed_triggered_skipped_and_deleted_in_the
     await expect(row(page, "sync-orders")).to_have_count(0)
 
 
+async def test_a_schedule_that_is_deleted_on_its_own_page_is_not_read_again(board: Board, db: Database) -> None:
+    await some_schedules(board.scheduler, db)
+    page = await board.open("/schedules/charge-cards")
+    await expect(page.get_by_role("table", name="The next firings").get_by_role("row")).to_have_count(11)
+    await page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(f"{request.method} {request.url.removeprefix(board.api.url)}"))
+    await page.get_by_role("button", name="More actions").click()
+    await page.get_by_role("menuitem", name="Delete").click()
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await page.wait_for_url("**/schedules")
+    await expect(row(page, "daily-report")).to_be_visible()
+    await expect(row(page, "charge-cards")).to_have_count(0)
+    deleted = asked.index("DELETE /api/schedules/charge-cards")
+    assert not [one for one in asked[deleted + 1 :] if "/schedules/charge-cards" in one]
+
+
+async def test_a_schedule_that_cannot_be_deleted_stays_live_on_its_page(board: Board, db: Database) -> None:
+    await some_schedules(board.scheduler, db)
+    board.expected = ("503",)
+    page = await board.open("/schedules/charge-cards")
+
+    async def refuse(route: Route) -> None:
+        if route.request.method == "DELETE":
+            await route.fulfill(status=503, json={"detail": "There is no primary."})
+        else:
+            await route.fallback()
+
+    await page.route("**/api/schedules/charge-cards", refuse)
+    await page.get_by_role("button", name="More actions").click()
+    await page.get_by_role("menuitem", name="Delete").click()
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await expect(page.get_by_text("There is no primary.")).to_be_visible()
+    await board.scheduler.schedules.pause("charge-cards", "the bank is closed", actor="key:ops")
+    await expect(page.get_by_text("the bank is closed · by key:ops")).to_be_visible()
+
+
 async def test_a_schedule_has_its_firings_its_ledger_its_jobs_and_its_policies(board: Board, db: Database) -> None:
     await some_schedules(board.scheduler, db)
     page = await board.open("/schedules/charge-cards")

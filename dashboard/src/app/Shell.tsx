@@ -27,6 +27,9 @@ export function Shell() {
   const [help, setHelp] = useState(false);
   const pause = usePause();
   const path = useRouterState({ select: (state) => state.location.pathname });
+  // The page that is shown. The address is ahead of it while the next page loads: a boundary with its key would throw
+  // the page away and build it again, with all its requests, only to leave it.
+  const shown = useRouterState({ select: (state) => state.matches.at(-1)?.id });
   const main = useRef<HTMLElement>(null);
   useEffect(() => {
     const open = (event: KeyboardEvent) => {
@@ -85,7 +88,7 @@ export function Shell() {
         ))}
       </nav>
       <main className="shell-main" id="main" ref={main} tabIndex={-1}>
-        <Boundary key={path}>
+        <Boundary key={shown}>
           <Outlet />
         </Boundary>
       </main>

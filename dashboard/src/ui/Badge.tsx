@@ -19,15 +19,18 @@ export function StateBadge({
   job,
   state,
   word,
+  quiet,
 }: {
   job?: { state: string; runAt?: string | null; tries?: number };
   state?: string;
   /** In place of the state's own word, where the look is the same. */
   word?: string;
+  /** Without its colour: it may be out of date. */
+  quiet?: boolean;
 }) {
   const shown = state ?? (job ? shownState(job, serverNow()) : "unknown");
   return (
-    <span className="state" style={{ color: colour(shown) }}>
+    <span className="state" style={{ color: quiet ? "var(--muted)" : colour(shown) }}>
       <span className="state-glyph" aria-hidden="true">
         {glyph(shown)}
       </span>

@@ -83,6 +83,9 @@ function Story({ flow }: { flow: Flow }) {
         <span className="wrap">{countWords(flow.counts, atLeast)}</span>
         {flow.cancelRequested && live && <Badge tone="warn">being cancelled</Badge>}
       </div>
+      {flow.state === "cancelled" && (
+        <p className="wrap">A flow that was cancelled cannot be retried. Start a new flow to run its work again.</p>
+      )}
       <p className="muted">
         Created <Time at={flow.createdAt} />
         {flow.finishedAt ? (

@@ -39,6 +39,7 @@ const job = (id: string, more: object = {}) => ({
 const counts = [{ state: "failed", count: 997, capped: true }];
 let asked: { path: string; query: Record<string, string> }[] = [];
 let jobs: object[] = [];
+let client: QueryClient;
 
 beforeEach(() => {
   asked = [];
@@ -75,7 +76,7 @@ function show(address: string, role: Session["role"] = "operator") {
     stringifySearch: stringifySearchWith((value) => String(value)),
   });
   const session = { role, scope: {}, name: "x" } as unknown as Session;
-  const client = new QueryClient({ defaultOptions: { queries: { retry: false } } });
+  client = new QueryClient({ defaultOptions: { queries: { retry: false } } });
   render(
     <QueryClientProvider client={client}>
       <SessionProvider session={session}>
@@ -120,6 +121,17 @@ test("keys move, select and open", async () => {
   expect(screen.queryByRole("button", { name: "Run now" })).toBeNull();
   fireEvent.keyDown(document.body, { key: "Enter" });
   await waitFor(() => expect(router.state.location.pathname).toBe("/jobs/a1"));
+});
+
+test("a row that does not match any more shows its last state without the colour of that state", async () => {
+  show("/jobs?state=failed");
+  await screen.findAllByText("charge");
+  const colours = () => [...document.querySelectorAll<HTMLElement>("td .state")].map((one) => one.style.color);
+  expect(colours()).toEqual(["var(--failed)", "var(--failed)"]);
+  jobs = [job("b2")];
+  await client.invalidateQueries({ queryKey: ["jobs"] });
+  expect(await screen.findByText(/changed since/)).toBeTruthy();
+  expect(colours()).toEqual(["var(--muted)", "var(--failed)"]);
 });
 
 test("a bad document spoils its row only, and a viewer selects nothing", async () => {

@@ -40,7 +40,8 @@ export default function JobsPage() {
   const counts = useCounts(filter);
   const key = `${format(filter)}|${prefs.size}|${after ?? ""}`;
   const full = query.data?.next != null;
-  const { rows, fresh, more, adopt } = useStillRows(key, query.isPlaceholderData ? undefined : query.data?.jobs, full);
+  const read = query.isPlaceholderData ? undefined : query.data?.jobs;
+  const { rows, fresh, more, adopt } = useStillRows(key, read, full, !full && !after);
   const ids = rows.map((row) => row.job.id);
   const selecting = selected.size > 0 || matching;
 
@@ -184,14 +185,14 @@ export default function JobsPage() {
 }
 
 /** Rows that stay where they are until the filter changes or the viewer asks for the new ones. */
-function useStillRows(key: string, read: readonly Job[] | undefined, full: boolean) {
+function useStillRows(key: string, read: readonly Job[] | undefined, full: boolean, whole: boolean) {
   const [shown, setShown] = useState<{ key: string; jobs: readonly Job[] }>({ key: "", jobs: [] });
   const stale = read !== undefined && (shown.key !== key || shown.jobs.length === 0);
   useEffect(() => {
     if (stale && read) setShown({ key, jobs: read });
   }, [stale, key, read]);
   const jobs = stale ? read : shown.jobs;
-  const settled = useMemo(() => settle(jobs, read ?? jobs, full), [jobs, read, full]);
+  const settled = useMemo(() => settle(jobs, read ?? jobs, { full, whole }), [jobs, read, full, whole]);
   return { ...settled, adopt: () => read && setShown({ key, jobs: read }) };
 }
 

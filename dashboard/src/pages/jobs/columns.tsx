@@ -25,7 +25,10 @@ export const TITLES: Record<ColumnName, string> = {
 };
 
 const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
-  state: { cell: ({ job }) => <StateBadge job={job} /> },
+  state: {
+    // What a job that was not read again has become is not known: its last state has no colour.
+    cell: ({ job, gone }) => <StateBadge job={job} quiet={gone !== null} />,
+  },
   name: {
     cell: ({ job }) => (
       <>
@@ -90,8 +93,9 @@ function Took({ job }: { job: Job }) {
 }
 
 /** The one thing to know about a job: its progress, what it waits for, or the first line of its error. */
-function Detail({ job, gone }: { job: Job; gone: boolean }) {
-  if (gone) return <span className="muted">changed since; it does not match any more</span>;
+function Detail({ job, gone }: JobRow) {
+  if (gone === "unmatched") return <span className="muted">changed since; it does not match any more</span>;
+  if (gone) return <span className="muted">not on this page any more; open it to see its state</span>;
   if (job.cancelRequested && job.state === "running") return <span className="muted">was asked to stop</span>;
   if (job.progress && job.state === "running")
     return <ProgressBar percent={job.progress.percent} note={job.progress.note} />;

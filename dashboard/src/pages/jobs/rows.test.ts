@@ -7,16 +7,21 @@ const job = (id: string, state = "pending") => ({ id, state });
 test("new rows wait, known rows are renewed where they are, and lost ones stay", () => {
   const { rows, fresh } = settle([job("a"), job("b"), job("c")], [job("z"), job("c", "running"), job("a")]);
   expect(rows.map((row) => [row.job.id, row.job.state, row.gone])).toEqual([
-    ["a", "pending", false],
-    ["b", "pending", true],
-    ["c", "running", false],
+    ["a", "pending", null],
+    ["b", "pending", "unmatched"],
+    ["c", "running", null],
   ]);
   expect(fresh).toBe(1);
 });
 
+test("a row that is missing on one of several pages may be on another: nothing says that it does not match", () => {
+  const gone = (full: boolean, whole?: boolean) => settle([job("a")], [job("y")], { full, whole }).rows[0]?.gone;
+  expect([gone(false), gone(true), gone(false, false)]).toEqual(["unmatched", "elsewhere", "elsewhere"]);
+});
+
 test("a full page of new rows says that there may be more", () => {
-  expect(settle([job("a")], [job("y"), job("z")], true)).toMatchObject({ fresh: 2, more: true });
-  expect(settle([job("a")], [job("y"), job("a")], true)).toMatchObject({ fresh: 1, more: false });
+  expect(settle([job("a")], [job("y"), job("z")], { full: true })).toMatchObject({ fresh: 2, more: true });
+  expect(settle([job("a")], [job("y"), job("a")], { full: true })).toMatchObject({ fresh: 1, more: false });
   expect(settle([job("a")], [job("y"), job("z")])).toMatchObject({ fresh: 2, more: false });
 });
 

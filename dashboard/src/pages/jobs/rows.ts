@@ -1,16 +1,23 @@
 // Rows that stay where they are: what was read again renews the rows that are shown, and new ones wait behind a pill.
 
-export type Row<T> = { job: T; gone: boolean };
+/** Why a row that is shown was not read again: it does not match any more, or it may be on another page by now. */
+export type Gone = "unmatched" | "elsewhere";
+export type Row<T> = { job: T; gone: Gone | null };
 export type Settled<T> = { rows: Row<T>[]; fresh: number; more: boolean };
 
-/** The rows that are shown, renewed. A row that was not read again is `gone`: it does not match any more, or is further
- * behind. `more`: all rows of a `full` page are new, so that there may be more than these. */
-export function settle<T extends { id: string }>(shown: readonly T[], read: readonly T[], full = false): Settled<T> {
+/** The rows that are shown, renewed. A row that was not read again is `gone`; it is known not to match only where what
+ * was read is `whole`: all that matches. `more`: all rows of a `full` page are new, so that there may be more than these. */
+export function settle<T extends { id: string }>(
+  shown: readonly T[],
+  read: readonly T[],
+  { full = false, whole = !full } = {},
+): Settled<T> {
+  const lost: Gone = whole ? "unmatched" : "elsewhere";
   const renewed = new Map(read.map((job) => [job.id, job]));
   const known = new Set(shown.map((job) => job.id));
   const fresh = read.filter((job) => !known.has(job.id)).length;
   return {
-    rows: shown.map((job) => ({ job: renewed.get(job.id) ?? job, gone: !renewed.has(job.id) })),
+    rows: shown.map((job) => ({ job: renewed.get(job.id) ?? job, gone: renewed.has(job.id) ? null : lost })),
     fresh,
     more: full && fresh === read.length,
   };

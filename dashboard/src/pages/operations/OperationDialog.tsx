@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useAct } from "../../api/act";
 import { api, Problem, type Schemas, unwrap } from "../../api/client";
-import { plural, shortId } from "../../lib/text";
+import { plural, shortId, shownName } from "../../lib/text";
 import { StateBadge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { CallButton } from "../../ui/Call";
@@ -161,7 +161,7 @@ function Shown({ verb, preview }: { verb: Verb; preview: Preview }) {
       <p>
         <strong>{plural(preview.count, "job", "jobs", preview.capped)}</strong>{" "}
         {preview.capped
-          ? "or more are meant; counting stopped there."
+          ? "are meant; counting stopped there."
           : preview.count === 1
             ? "is meant."
             : "are meant."}{" "}
@@ -172,7 +172,7 @@ function Shown({ verb, preview }: { verb: Verb; preview: Preview }) {
           <li key={job.id}>
             <StateBadge job={job} />
             <Link to="/jobs/$id" params={{ id: job.id }} className="wrap">
-              {job.name}
+              {job.label || shownName(job.name)}
             </Link>
             <span className="mono muted">{shortId(job.id)}</span>
           </li>

@@ -46,8 +46,15 @@ export function useScheduleVerbs(id: string, onDone?: () => void) {
   };
 }
 
+type Props = {
+  schedule: Schedule;
+  list?: boolean;
+  /** Told before the schedule is deleted, and again if it was not: meanwhile its page must not read it. */
+  onLeaving?: (leaving: boolean) => void;
+};
+
 /** The actions of a schedule: buttons on its page, a menu in a list. */
-export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean }) {
+export function Actions({ schedule, list, onLeaving }: Props) {
   const role = useRole();
   const navigate = useNavigate();
   const [asked, setAsked] = useState<Verb | null>(null);
@@ -132,7 +139,10 @@ export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean
           busy={gone.delete.isPending}
           onClose={close}
           call={() => callOf(schedule.id, "delete")}
-          onConfirm={() => (list ? act : gone).delete.mutate()}
+          onConfirm={() => {
+            onLeaving?.(true);
+            (list ? act : gone).delete.mutate(undefined, { onError: () => onLeaving?.(false) });
+          }}
         >
           The schedule and its ledger are deleted permanently. The jobs that it has made stay.
           {schedule.declaredBy &&

@@ -1,6 +1,7 @@
 // One schedule: what it does and when, its coming firings, its ledger, its jobs and its policies.
 import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
+import { useState } from "react";
 import { PageHead } from "../../app/PageHead";
 import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
@@ -28,7 +29,9 @@ const ROWS = 25;
 
 export default function SchedulePage() {
   const { id } = useParams({ strict: false }) as { id: string };
-  const schedule = useSchedule(id);
+  // A schedule that is being deleted is not read again until the page of all schedules is there.
+  const [leaving, setLeaving] = useState(false);
+  const schedule = useSchedule(id, !leaving);
   const { can } = useRole();
   const strips = useStrips([[id]]);
   useLive({ schedule: id }, [ROOT, STRIPS, ["jobs", "schedule", id]]);
@@ -53,7 +56,7 @@ export default function SchedulePage() {
               : []),
           ]}
         />
-        {schedule.data && <Actions schedule={schedule.data} />}
+        {schedule.data && <Actions schedule={schedule.data} onLeaving={setLeaving} />}
       </PageHead>
       <Loaded query={schedule} rows={10}>
         {(one) => (
@@ -61,13 +64,13 @@ export default function SchedulePage() {
             <Story schedule={one} firings={strips.get(id)} />
             <div className="columns">
               <Panel title="Next firings" flush>
-                <Coming schedule={one} />
+                <Coming schedule={one} enabled={!leaving} />
               </Panel>
               <Panel title="Policies">
                 <Policies schedule={one} />
               </Panel>
             </div>
-            <Ledger id={id} />
+            <Ledger id={id} enabled={!leaving} />
             <Jobs id={id} />
             <Panel title="Data of its jobs">
               <JsonTree value={one.data} name="data" />
@@ -156,9 +159,10 @@ function Story({ schedule, firings }: { schedule: Schedule; firings: readonly Fi
   );
 }
 
-function Coming({ schedule }: { schedule: Schedule }) {
+function Coming({ schedule, enabled }: { schedule: Schedule; enabled: boolean }) {
   const upcoming = useQuery({
     queryKey: [...ROOT, "upcoming", schedule.id, schedule.nextAt, schedule.updatedAt],
+    enabled,
     placeholderData: keepPreviousData,
     queryFn: async () =>
       (
@@ -218,9 +222,10 @@ function Policies({ schedule }: { schedule: Schedule }) {
   );
 }
 
-function Ledger({ id }: { id: string }) {
+function Ledger({ id, enabled }: { id: string; enabled: boolean }) {
   const ledger = useInfiniteQuery({
     queryKey: [...ROOT, "ledger", id],
+    enabled,
     initialPageParam: undefined as string | undefined,
     queryFn: async ({ pageParam }) =>
       (

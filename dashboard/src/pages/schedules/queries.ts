@@ -52,9 +52,10 @@ export function useStrips(pages: readonly (readonly string[])[]): Map<string, Sc
   });
 }
 
-export function useSchedule(id: string) {
+export function useSchedule(id: string, enabled = true) {
   return useQuery({
     queryKey: [...ROOT, "one", id],
+    enabled,
     queryFn: async () =>
       (await unwrap(api.GET("/api/schedules/{schedule_id}", { params: { path: { schedule_id: id } } }))).data,
   });
