@@ -127,7 +127,7 @@ async def test_keys_are_made_listed_rotated_and_revoked_by_commands(uri: str, cl
     unknown = run("keys", "revoke", "nobody", "--uri", uri)
     assert (unknown.returncode, unknown.stderr) == (
         3,
-        "mainspring: There is no valid API key 'nobody'; list the keys to find the right id.\n",
+        "mainspring: There is no valid API key 'nobody'; `mainspring keys list` shows the ids.\n",
     )
     rows = await client.audit.find()
     assert [(row.action, row.target) for row in rows] == [

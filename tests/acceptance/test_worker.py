@@ -46,6 +46,7 @@ async def test_two_processes_share_the_jobs_of_the_queues_they_are_given(
     jobs = [await client.wait(job.id, timeout=60) for job in await client.schedule_bulk(items)]
     assert {job.state for job in jobs} == {"completed"}
     assert {job.result for job in jobs} == {child.pid for child in worker.children()}
+    assert {int(one.id.split(":")[1]) for one in await client.workers.all()} == {job.result for job in jobs}
     assert (await client.get_job(elsewhere.id)).state == "pending"
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0

@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from mainspring.cli.support.logs import set_up_logs
+from mainspring.cli.support.logs import set_up_logs, without_loggers
 from mainspring.cli.support.service_options import Data, Uri, place
 from mainspring.cli.terminal.output import print_table
 from mainspring.client.benchmarking import PREFIX, Figure, measure
+from mainspring.engine.handlers import UNKNOWN_HANDLERS
 
 
 def bench(
@@ -30,7 +31,8 @@ def bench(
         if not as_json:
             sys.stderr.write(f"mainspring: {part}\n")
 
-    figures = asyncio.run(measure(place(data, uri), jobs=jobs, probes=probes, tell=tell))
+    with without_loggers(UNKNOWN_HANDLERS):  # the first part stores jobs before this process works on them
+        figures = asyncio.run(measure(place(data, uri), jobs=jobs, probes=probes, tell=tell))
     if as_json:
         print(json.dumps([asdict(figure) for figure in figures]))
         return

@@ -13,12 +13,15 @@ import typer
 
 from mainspring.cli.support.database import on_database
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, say
+from mainspring.cli.support.logs import without_loggers
 from mainspring.cli.support.service_options import Data, Uri, place
 from mainspring.cli.terminal.progress import Shown
 from mainspring.client.importing import FATES, SOURCES, Outcome, outcomes
 from mainspring.client.scheduler import Scheduler
+from mainspring.engine.handlers import UNKNOWN_HANDLERS
 from mainspring.errors import ConfigurationError
 from mainspring.model.importing.plan import Choices
+from mainspring.model.jobs.reserved_names import RESERVED
 from mainspring.model.printable import printable
 
 _WORDS = {
@@ -28,6 +31,8 @@ _WORDS = {
     "finished": "finished there",
     "refused": "cannot be imported",
 }
+_HERE = ("new", "created")
+_NAMED = 5
 
 
 def import_jobs(
@@ -71,6 +76,8 @@ def import_jobs(
     named = {name: _names(value) for name, value in _pairs(arguments, "--arguments")}
     choices = Choices(prefix or source, timezone, dict(_pairs(rename, "--rename")), named)
     counts: Counter[str] = Counter()
+    names: set[str] = set()
+    waiting: list[str] = []
     shown = Shown("records", None, quiet=as_json)
 
     async def work(scheduler: Scheduler) -> None:
@@ -79,16 +86,23 @@ def import_jobs(
                 shown.hide()
                 for outcome in batch:
                     counts[outcome.fate] += 1
+                    if outcome.fate in _HERE and not outcome.name.startswith(RESERVED):
+                        names.add(outcome.name)
                     _print(outcome, counts[outcome.fate] <= limit, as_json=as_json)
+        if names:
+            known = {one.name for one in await scheduler.workers.handlers()}
+            waiting.extend(sorted(names - known) if "*" not in known else ())
 
     try:
-        with shown:
+        with shown, without_loggers(UNKNOWN_HANDLERS):
             on_database(place(data, uri), work)
     except BaseException:
         if counts:  # interrupted halfway: these are done. Without any, the error alone is the news
             _sum_up(counts, apply=apply, as_json=as_json)
         raise
     _sum_up(counts, apply=apply, as_json=as_json)
+    if waiting and not as_json:
+        _hint_handlers(waiting)
     if counts["refused"]:
         raise typer.Exit(RUNTIME_FAILURE)
 
@@ -99,7 +113,7 @@ def _print(outcome: Outcome, shown: bool, *, as_json: bool) -> None:
     elif shown:
         what = "" if outcome.kind == "nothing" else f"{outcome.kind} "
         print(f"{_WORDS[outcome.fate]:18}  {what}{printable(outcome.name)} ({printable(outcome.source_id)}): ", end="")
-        print(printable(outcome.text))
+        print(printable(outcome.text, keep="\n").replace("\n", f"\n{'':20}"))
         for note in outcome.notes:
             print(f"{'':20}note: {printable(note)}")
 
@@ -112,6 +126,13 @@ def _sum_up(counts: Counter[str], *, apply: bool, as_json: bool) -> None:
     print(f"{', '.join(told) or 'Nothing was found; check the database and the collection in --from'}.")
     if counts["new"]:
         say("Nothing has been stored. Run it again with --apply.")
+
+
+def _hint_handlers(names: Sequence[str]) -> None:
+    """Say which imported names no live worker has a handler for."""
+    told = ", ".join(repr(name) for name in names[:_NAMED])
+    more = f" and {len(names) - _NAMED:,} others" if len(names) > _NAMED else ""
+    say(f"No live worker has a handler for {told}{more}: such jobs wait for one. --rename OLD=NEW gives another name.")
 
 
 def _pairs(given: Sequence[str] | None, option: str) -> list[tuple[str, str]]:

@@ -98,7 +98,7 @@ def revoke(
 ) -> None:
     """Revoke an API key at once, and end its sessions and streams."""
     before = {one["id"] for one in call.api.get("/api/keys")["data"] if one["revokedAt"] is None}
-    with suggesting(key_id, lambda: sorted(before)):
+    with suggesting(key_id, lambda: sorted(before), _unknown(key_id)):
         call.api.delete(path("keys", key_id), made=made)
     revoked = [one for one in call.api.get("/api/keys")["data"] if one["revokedAt"] is not None and one["id"] in before]
     for one in revoked:
@@ -120,7 +120,7 @@ def rotate(
     grace: Annotated[str, typer.Option("--grace", help="How long the old secret stays valid, such as 1h.")] = "0s",
 ) -> None:
     """Give an API key a new secret and print it. It is not shown again."""
-    with suggesting(key_id, lambda: [one["id"] for one in call.api.get("/api/keys")["data"]]):
+    with suggesting(key_id, lambda: [one["id"] for one in call.api.get("/api/keys")["data"]], _unknown(key_id)):
         rotated = call.api.post(path("keys", key_id, "rotate"), {"grace": grace})["data"]
     call.document(rotated, lambda one: print_text(one["key"]))
     _in_files(partial(replace_key, rotated["key"]))
@@ -148,6 +148,10 @@ def show(
             "create NAME --role admin"
         )
     print_json({"key": text}) if as_json else print(text)
+
+
+def _unknown(key_id: str) -> str:
+    return f"There is no valid API key {key_id!r}; `mainspring keys list` shows the ids."
 
 
 def _in_files(change: Callable[[], None]) -> None:

@@ -35,6 +35,10 @@ Named = str | Callable[..., Any]
 """A job's name, given as text or as the function that handles it."""
 logger = logging.getLogger("mainspring")
 
+UNKNOWN_HANDLERS = "mainspring.unknown_handlers"
+"""The logger of names without a handler, which the commands switch off: they say it in their own output."""
+_unknown_handlers = logging.getLogger(UNKNOWN_HANDLERS)
+
 _USED_FOR = 5.0
 _LOOKED_FOR_AGAIN = 1.0
 _PATIENCE = 2.0
@@ -307,9 +311,9 @@ class LiveHandlers:
         if self._handlers.get(name) is not None or not self._may_warn(name):
             return
         hint = hint_for(name, {*registered.defaults, *self._handlers.own_names})
-        logger.warning(
-            "No live worker has a handler for %r, and neither has this process: such jobs wait for a worker that has "
-            "one, and jobs that are stored until then do not get the queue, priority and encryption it declares.%s",
+        _unknown_handlers.warning(
+            "No live worker has a handler for %r. Jobs of this name wait for one, and are stored without the queue, "
+            "priority and encryption that it declares.%s",
             name,
             hint,
         )

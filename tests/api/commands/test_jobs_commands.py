@@ -104,8 +104,27 @@ async def test_a_name_that_no_worker_has_is_told_with_the_closest(command: Run, 
     scheduler.job("report")(lambda: None)
     async with scheduler:
         made = await command("jobs", "add", "repotr")
-    assert made.code == 0 and "No live worker has a handler for 'repotr'" in made.err
-    assert made.err.endswith("Did you mean 'report'?\n")
+    assert (made.code, made.err) == (
+        0,
+        "mainspring: No live worker has a handler for 'repotr': the job waits for one. Did you mean 'report'?\n",
+    )
+
+
+@pytest.mark.slow
+async def test_without_a_worker_a_job_and_a_schedule_are_told_to_wait_once(
+    command: Run, scheduler: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = "mainspring: No live worker has a handler for 'report': "
+    assert (await command("jobs", "add", "report")).err == f"{told}the job waits for one.\n"
+    assert (await command("schedules", "add", "report", "--every", "1h")).err == f"{told}its jobs wait for one.\n"
+
+
+@pytest.mark.slow
+async def test_the_log_does_not_repeat_what_a_command_says(
+    on_database: Run, scheduler: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "No live worker" in (await on_database("jobs", "add", "report")).err
+    assert caplog.messages == []
 
 
 @pytest.mark.slow
@@ -174,6 +193,7 @@ async def test_changes_are_shown_as_they_happen(
         (["--data", "[1]"], "--data must be a JSON object"),
         (["--data", "@missing.json"], "'missing.json' cannot be read"),
         (["--at", "2030-01-01T00:00"], "--at '2030-01-01T00:00' has no time zone"),
+        (["--at", "2030-01-01"], "write 2030-01-01T00:00Z for UTC, or end it with an offset: 2030-01-01T00:00+02:00."),
         (["--at", "tomorrow"], "--at must be an instant such as"),
         (["--guarantee", "exactly-once"], "Did you mean 'exactly_once'?"),
         (["--header", "colon: value"], "--header must be NAME=VALUE"),

@@ -147,7 +147,8 @@ async def test_api_keys_are_made_listed_rotated_and_revoked(command: Run, schedu
     assert rotated.code == 0 and rotated.out.split("_")[1] == key_id and rotated.out != made.out
     wrong = await command("keys", "create", "x", "--role", "operatr")
     assert wrong.code == 2 and "Did you mean 'operator'?" in wrong.err
-    assert (await command("keys", "revoke", "nobody")).code == 3
+    unknown = await command("keys", "revoke", "nobody")
+    assert unknown.code == 3 and "`mainspring keys list`" in unknown.err
     revoked = await command("keys", "revoke", key_id)
     assert (revoked.code, revoked.err) == (0, f"mainspring: The key {key_id} is revoked.\n")
 

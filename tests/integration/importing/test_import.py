@@ -139,7 +139,9 @@ def test_reading_a_pickle_runs_nothing_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_import_by_the_command_is_a_dry_run_first_and_can_be_repeated(uri: str) -> None:
+def test_an_import_by_the_command_is_a_dry_run_first_and_can_be_repeated(
+    uri: str, caplog: pytest.LogCaptureFixture
+) -> None:
     at = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     many = [
         {"_id": ObjectId(), "name": "mail", "data": {"n": n}, "nextRunAt": at, "type": "normal"} for n in range(600)
@@ -154,6 +156,8 @@ def test_an_import_by_the_command_is_a_dry_run_first_and_can_be_repeated(uri: st
     assert dry.stdout.count("to be created ") == 2 and "moon" in dry.stdout
     done = CliRunner().invoke(app, [*arguments, "--apply"])
     assert done.exit_code == 1 and "601 created, 1 cannot be imported." in done.stdout
+    assert "No live worker has a handler for 'mail', 'report': such jobs wait for one." in done.stderr
+    assert caplog.messages == []
     again = CliRunner().invoke(app, [*arguments, "--apply", "--json"])
     last = json.loads(again.stdout.splitlines()[-1])
     assert last["counts"] == {"new": 0, "created": 0, "exists": 601, "finished": 0, "refused": 1}
@@ -260,3 +264,21 @@ def test_a_collection_without_records_is_told_as_what_it_may_be_a_misspelling(ur
         0,
         "Nothing was found; check the database and the collection in --from.\n",
     )
+
+
+def test_the_mark_under_a_wrong_cron_expression_stands_on_its_own_line(uri: str, tmp_path: Path) -> None:
+    dump = tmp_path / "beat.json"
+    crontab = {"minute": "61", "hour": "*", "day_of_week": "*", "day_of_month": "*", "month_of_year": "*"}
+    wrong = {"name": "wrong", "task": "report", "crontab": 1, "args": "[]", "kwargs": "{}", "enabled": True}
+    dump.write_text(
+        json.dumps(
+            [
+                {"model": "django_celery_beat.crontabschedule", "pk": 1, "fields": {**crontab, "timezone": "UTC"}},
+                {"model": "django_celery_beat.periodictask", "pk": 1, "fields": wrong},
+            ]
+        )
+    )
+    ended = CliRunner().invoke(app, ["import", "celery-beat", "--from", str(dump), "--uri", uri])
+    first, expression, mark, *_ = ended.stdout.splitlines()
+    assert "found '61'" in first and "\\n" not in ended.stdout, ended.stdout
+    assert mark.index("^") == expression.index("61") >= 20

@@ -7,8 +7,8 @@ actor of the audit entries is the user of the command. A program that can read a
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine, Iterator, MutableMapping
+from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,9 +19,11 @@ from mainspring.cli.support.builtin_jobs import add_builtins, missing, read_sett
 from mainspring.cli.support.database import actor
 from mainspring.cli.support.either_scheduler import Face
 from mainspring.cli.support.environment import worker_settings
+from mainspring.cli.support.logs import without_loggers
 from mainspring.client.namespaces.pauses import UNKNOWN_TARGETS
 from mainspring.client.scheduler import Scheduler
 from mainspring.config.settings import without_password
+from mainspring.engine.handlers import UNKNOWN_HANDLERS
 from mainspring.model.fields import Fields
 
 T = TypeVar("T")
@@ -45,11 +47,12 @@ class InProcess:
         self._make_app = partial(make_app, self._scheduler, settings, actor=actor())
         self._apps: dict[str, Any] = {}
         self._runner = asyncio.Runner()
+        self._quiet = ExitStack()
         self._audit_checked = False
         self.place = without_password(self._scheduler.uri or "")
 
     def __enter__(self) -> Self:
-        logging.getLogger(UNKNOWN_TARGETS).disabled = True  # the answers have these notes, and the commands print them
+        self._quiet.enter_context(without_loggers(UNKNOWN_TARGETS, UNKNOWN_HANDLERS))  # the commands print these notes
         try:
             self._run(self._scheduler.connect())
         except BaseException:
@@ -112,7 +115,7 @@ class InProcess:
             self._run(self._scheduler.stop())
         finally:
             self._runner.close()
-            logging.getLogger(UNKNOWN_TARGETS).disabled = False
+            self._quiet.close()
 
 
 class _Exchange:

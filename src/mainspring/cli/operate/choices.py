@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli.calls.api import Api
 from mainspring.cli.calls.operating import MOST
 from mainspring.cli.operate.body import one_of, read_pairs
-from mainspring.cli.support.exit_codes import NOT_FOUND, CommandFailed
+from mainspring.cli.support.exit_codes import NOT_FOUND, CommandFailed, say
 from mainspring.cli.terminal.times import past_instant
 from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import STATES
+from mainspring.model.jobs.reserved_names import hint_for
 from mainspring.spelling import did_you_mean
 
 State = Annotated[str | None, typer.Option("--state", help=f"{', '.join(STATES)}.")]
@@ -72,3 +74,13 @@ def suggesting(wrong: str, known: Callable[[], list[str]], sentence: str | None 
         if error.code != NOT_FOUND:
             raise
         raise CommandFailed(f"{sentence or error}{did_you_mean(wrong, known())}", NOT_FOUND) from None
+
+
+def hint_handler(api: Api, name: str, consequence: str) -> None:
+    """Say if no live worker has a handler of this name, and what follows."""
+    try:
+        known = [one["name"] for one in api.get("/api/handlers")["data"]]
+    except CommandFailed:
+        return  # the job or schedule is stored; this was a convenience
+    if name not in known and "*" not in known:
+        say(f"No live worker has a handler for {name!r}: {consequence}.{hint_for(name, known)}")

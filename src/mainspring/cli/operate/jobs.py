@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mainspring.cli.calls.api import Api, path
+from mainspring.cli.calls.api import path
 from mainspring.cli.calls.operating import Call, operating
 from mainspring.cli.operate.body import ONE_JOB, WORK, bodied, one_of, with_name
 from mainspring.cli.operate.choices import (
@@ -21,16 +21,16 @@ from mainspring.cli.operate.choices import (
     Until,
     Where,
     as_query,
+    hint_handler,
     job_filter,
 )
 from mainspring.cli.operate.job_view import JOBS, show_explanation, show_job
 from mainspring.cli.operate.many import Selection, on_many
 from mainspring.cli.operate.tail import tail
-from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, CommandFailed, say
+from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, say
 from mainspring.cli.terminal.output import print_json, print_text
 from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import COMPLETED, FINISHED, STATES
-from mainspring.model.jobs.reserved_names import hint_for
 
 jobs = typer.Typer(help="Jobs.", no_args_is_help=True)
 
@@ -116,7 +116,7 @@ def add(
     if made.get("deduplicated"):
         say("A job with this --dedupe-key already exists; no other was created.")
     elif name is not None:
-        _hint(call.api, name)
+        hint_handler(call.api, name, "the job waits for one")
     if wait:
         _wait(call, job_id)
 
@@ -207,13 +207,3 @@ def _wait(call: Call, job_id: str) -> None:
     call.document(call.api.get(path("jobs", job_id, "detail"))["data"], show_job)
     if job["state"] != COMPLETED:
         raise typer.Exit(RUNTIME_FAILURE)
-
-
-def _hint(api: Api, name: str) -> None:
-    """Say if workers are there, and none of them has a handler of this name."""
-    try:
-        known = [one["name"] for one in api.get("/api/handlers")["data"]]
-    except CommandFailed:
-        return  # the job is stored; this was a convenience
-    if known and name not in known and "*" not in known:
-        say(f"No live worker has a handler for {name!r}: the job waits for one.{hint_for(name, known)}")

@@ -12,7 +12,7 @@ from mainspring.cli.calls.api import path
 from mainspring.cli.calls.operating import Call, operating
 from mainspring.cli.operate.backfill import make_up, nothing
 from mainspring.cli.operate.body import POLICIES, RULE, WORK, bodied, one_of, with_name
-from mainspring.cli.operate.choices import Limit, Name, Queue, Reason, Tag, suggesting
+from mainspring.cli.operate.choices import Limit, Name, Queue, Reason, Tag, hint_handler, suggesting
 from mainspring.cli.support.exit_codes import TO_BE_CHANGED, CommandFailed
 from mainspring.cli.terminal.output import Columns, print_fields, print_items, print_text
 from mainspring.cli.terminal.times import ago, both, past_instant, span
@@ -99,6 +99,8 @@ def add(
         raise CommandFailed("Give the schedule an id: --id.", TO_BE_CHANGED)
     asked = with_name(body, name) | ({"enabled": False} if paused else {})
     call.document(call.api.put(path("schedules", named), asked)["data"], _show_stored)
+    if name is not None:
+        hint_handler(call.api, name, "its jobs wait for one")
 
 
 @schedules.command()

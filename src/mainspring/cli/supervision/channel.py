@@ -20,8 +20,15 @@ from mainspring.model.fields import Fields
 STOP, STOP_NOW, GONE = "stop", "stop_now", "gone"
 URI_OF_WORKER = "MAINSPRING_WORKER_URI"
 """The variable with the URI for a worker process: every user of the machine could read it in the arguments."""
+TOKEN_OF_WORKER = "MAINSPRING_WORKER_TOKEN"
+"""The variable with the last part of a worker's id, so that either side knows the id before the other has spoken."""
 _STDIN = 0
 _LONGEST_SENTENCE = 4_000
+
+
+def worker_id(pid: int, token: str) -> str:
+    """The id of a worker process: its host, its own pid, and a part that is never used twice."""
+    return f"{socket.gethostname()}:{pid}:{token}"
 
 
 class WorkerEnd:

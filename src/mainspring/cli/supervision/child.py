@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mainspring.cli.supervision.channel import URI_OF_WORKER
+from mainspring.cli.supervision.channel import TOKEN_OF_WORKER, URI_OF_WORKER, worker_id
 
 _LAST_LINES = 1.0
 
@@ -19,9 +20,8 @@ _LAST_LINES = 1.0
 class Child:
     """One worker process. After its end, `code` and `last_words` have the reason."""
 
-    def __init__(self, number: int, worker_id: str, on_ready: Callable[[Child], None]) -> None:
+    def __init__(self, number: int, on_ready: Callable[[Child], None]) -> None:
         self.number = number
-        self.worker_id = worker_id
         self.ready = False
         self.drained = False
         """Whether it was drained, by an operator or after its last job, so that it ends for good."""
@@ -29,6 +29,7 @@ class Child:
         """Whether it ends because a file of the application has changed."""
         self.last_words: str | None = None
         self._on_ready = on_ready
+        self._token = secrets.token_hex(4)
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -36,6 +37,10 @@ class Child:
     @property
     def pid(self) -> int:
         return self._process.pid if self._process is not None else 0
+
+    @property
+    def worker_id(self) -> str:
+        return worker_id(self.pid, self._token)
 
     @property
     def code(self) -> int | None:
@@ -53,7 +58,7 @@ class Child:
         """Start the process: a new interpreter, in its own process group, so that Ctrl-C reaches the supervisor only.
         Modules in the current folder are importable for the application (`target.load`), not for Mainspring itself."""
         ours, theirs = socket.socketpair()
-        given = {"MAINSPRING_WORKER_ID": self.worker_id} | ({} if uri is None else {URI_OF_WORKER: uri})
+        given = {TOKEN_OF_WORKER: self._token} | ({} if uri is None else {URI_OF_WORKER: uri})
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *(

@@ -15,11 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import secrets
 import signal
-import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -163,7 +160,7 @@ class Supervisor:
 
     async def _run_child(self, number: int) -> Child:
         """Start a worker and wait for its end."""
-        child = Child(number, f"{socket.gethostname()}:{os.getpid()}.{number}:{secrets.token_hex(4)}", self._on_ready)
+        child = Child(number, self._on_ready)
         self._children.add(child)
         try:
             await child.start(self._target, self._options, self._uri, address_of(number, self._metrics), self._max_jobs)

@@ -17,7 +17,7 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING
 
-from mainspring.cli.supervision.channel import GONE, STOP_NOW, URI_OF_WORKER, WorkerEnd
+from mainspring.cli.supervision.channel import GONE, STOP_NOW, TOKEN_OF_WORKER, URI_OF_WORKER, WorkerEnd, worker_id
 from mainspring.cli.supervision.metrics_port import close, serve_process
 from mainspring.cli.support.builtin_jobs import open_target
 from mainspring.cli.support.collector import spare_collector
@@ -43,6 +43,7 @@ KILL_MARGIN = 15.0
 def main(target: str, options: str, max_jobs: str = "") -> int:
     """Run the worker, and return the exit code."""
     wire = WorkerEnd()
+    os.environ["MAINSPRING_WORKER_ID"] = worker_id(os.getpid(), os.environ.pop(TOKEN_OF_WORKER))
     try:
         face = open_target(target)
         face.inner.configure(os.environ.pop(URI_OF_WORKER, None), **json.loads(options))

@@ -12,7 +12,8 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from textwrap import indent
@@ -52,6 +53,18 @@ def set_up_logs(level: str = "info", *, informing: str | None = None) -> None:
     root.setLevel((chosen or level).upper())
     if informing is not None and not chosen:
         logging.getLogger(informing).setLevel(logging.INFO)
+
+
+@contextmanager
+def without_loggers(*names: str) -> Iterator[None]:
+    """Switch loggers off for a command that says the same in its own output."""
+    for name in names:
+        logging.getLogger(name).disabled = True
+    try:
+        yield
+    finally:
+        for name in names:
+            logging.getLogger(name).disabled = False
 
 
 def logged(command: Callable[..., Any], level: str = "warning") -> Callable[..., Any]:

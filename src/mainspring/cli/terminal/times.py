@@ -65,7 +65,10 @@ def instant(text: str | None, option: str) -> str | None:
             f"{option} must be an instant such as 2030-12-24T18:00:00Z or 2030-12-24T18:00+01:00, not {text!r}."
         ) from None
     if found.tzinfo is None:
-        raise ConfigurationError(f"{option} {text!r} has no time zone; end it with Z or an offset such as +02:00.")
+        whole = found.isoformat(timespec="auto" if found.second or found.microsecond else "minutes")
+        raise ConfigurationError(
+            f"{option} {text!r} has no time zone; write {whole}Z for UTC, or end it with an offset: {whole}+02:00."
+        )
     return _instant(found.astimezone(UTC))
 
 
