@@ -10,7 +10,7 @@ export type Settled<T> = { rows: Row<T>[]; fresh: number; more: boolean };
 export function settle<T extends { id: string }>(
   shown: readonly T[],
   read: readonly T[],
-  { full = false, whole = !full } = {},
+  { full = false, whole = !full }: { full?: boolean; whole?: boolean } = {},
 ): Settled<T> {
   const lost: Gone = whole ? "unmatched" : "elsewhere";
   const renewed = new Map(read.map((job) => [job.id, job]));

@@ -160,12 +160,8 @@ function Shown({ verb, preview }: { verb: Verb; preview: Preview }) {
     <div>
       <p>
         <strong>{plural(preview.count, "job", "jobs", preview.capped)}</strong>{" "}
-        {preview.capped
-          ? "are meant; counting stopped there."
-          : preview.count === 1
-            ? "is meant."
-            : "are meant."}{" "}
-        Jobs created from now on are not touched.
+        {preview.capped ? "are meant; counting stopped there." : preview.count === 1 ? "is meant." : "are meant."} Jobs
+        created from now on are not touched.
       </p>
       <ul className="operation-sample">
         {preview.sample.map((job) => (
