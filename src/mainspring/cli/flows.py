@@ -47,7 +47,8 @@ def list_flows(
 ) -> None:
     """List the newest flows."""
     wanted = one_of(state, STATES, "--state")
-    call.first(call.api.items("/api/flows", limit, name=name, state=wanted), limit, _LIST, "No flow matches.")
+    empty = "No flow matches." if name or wanted else "There are no flows yet."
+    call.first(call.api.items("/api/flows", limit, name=name, state=wanted), limit, _LIST, empty)
 
 
 @flows.command()

@@ -134,7 +134,8 @@ def write(level: int, line: str, fields: Mapping[str, Any], stack: str | None = 
 
 
 def _told(error: JobError) -> str:
-    return shortened(printable(f"{error.type}: {error.message}"), _LONGEST)
+    """The error in one line, which goes on: a message that is a sentence has no full stop here."""
+    return shortened(printable(f"{error.type}: {error.message}"), _LONGEST).removesuffix(".")
 
 
 def _named(job_id: str, name: str) -> str:

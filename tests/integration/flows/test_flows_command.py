@@ -39,6 +39,7 @@ async def started(scheduler: Scheduler) -> str:
 
 @pytest.mark.slow
 async def test_flows_are_listed_and_shown(scheduler: Scheduler, command: Run) -> None:
+    assert (await command("list"))[1:] == ("", "There are no flows yet.\n")
     flow_id = await started(scheduler)
     status, told, _ = await command("list")
     assert status == 0 and told.splitlines()[1].split()[:4] == [flow_id, "nightly", "declared", "pending"]

@@ -32,6 +32,19 @@ def fields(record: logging.LogRecord, *names: str) -> tuple[Any, ...]:
     return tuple(getattr(record, name) for name in names)
 
 
+async def test_an_error_that_is_a_sentence_has_no_full_stop_within_the_line(
+    scheduler: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    @scheduler.job("late", retry=1)
+    async def late() -> None:
+        raise ValueError("The bank is closed.")
+
+    await scheduler.start()
+    await scheduler.wait((await scheduler.schedule("late")).id, timeout=60)
+    (error,) = await eventually(lambda: lines(caplog, logging.ERROR))
+    assert "ValueError: The bank is closed; the job is a dead letter now" in error.getMessage()
+
+
 async def test_a_failed_attempt_is_one_warning_and_a_dead_letter_an_error_with_its_traceback(
     scheduler: Scheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
