@@ -1,5 +1,6 @@
 // The filter: typed in one line with completion, picked from a menu, and shown as conditions that can be removed.
 import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState } from "react";
+import { flushSync } from "react-dom";
 import { Button } from "../../ui/Button";
 import { Select, TextField } from "../../ui/Field";
 import { Popover } from "../../ui/Menu";
@@ -102,10 +103,13 @@ function Typed({ text, setText, known, onApply, inputId }: TypedProps) {
     const end = word?.end ?? caret;
     const next = `${text.slice(0, start)}${chosen.text}${chosen.whole ? " " : ""}${text.slice(end)}`;
     const at = start + chosen.text.length + (chosen.whole ? 1 : 0);
-    setText(next);
-    setCaret(at);
-    setActive(-1);
-    window.requestAnimationFrame(() => input.current?.setSelectionRange(at, at));
+    // The caret moves before the next key: a frame later it could move between two letters of what is typed next.
+    flushSync(() => {
+      setText(next);
+      setCaret(at);
+      setActive(-1);
+    });
+    input.current?.setSelectionRange(at, at);
   };
   const press = (event: KeyboardEvent<HTMLInputElement>) => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
