@@ -51,6 +51,8 @@ class CheckIns(Observer):
         self._scheduler = scheduler
         self._configs: dict[str, MonitorConfig | None] = {}
         self._sending: dict[str, asyncio.Task[None]] = {}
+        """The last check-in of each run that is not sent yet."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def follow(self, core: Core) -> None:
         """Follow the runs of a Scheduler, and those that end by the rescue of their job."""
@@ -74,19 +76,24 @@ class CheckIns(Observer):
             self._send(job.id, job.schedule_id, "error", None)
 
     async def _settle(self) -> None:
-        """Wait for the check-ins of the last runs: a configuration is read from the database, which is closed next."""
-        if self._sending:
-            await asyncio.wait(self._sending.values(), timeout=_LAST_CHECK_INS)
+        """Wait for the check-ins of the last runs, and give up those that take too long: they would read the database,
+        whose connection is closed next."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=_LAST_CHECK_INS)
+            for task in late:
+                task.cancel()
 
     def _send(self, job_id: str, schedule_id: str, status: str, took: float | None) -> None:
         """Send a check-in after those of the same run that came before it."""
         before = self._sending.get(job_id)
         task = asyncio.create_task(self._send_after(before, job_id, schedule_id, status, took))
         self._sending[job_id] = task
+        self._tasks.add(task)
         task.add_done_callback(self._sent(job_id))
 
     def _sent(self, job_id: str) -> Callable[[asyncio.Task[None]], None]:
         def forget(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
             if self._sending.get(job_id) is task:
                 del self._sending[job_id]
             if not task.cancelled() and task.exception() is not None:

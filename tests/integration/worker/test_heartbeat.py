@@ -23,7 +23,7 @@ from mainspring.store.jobs.transactions import Transactions
 
 Make = Callable[..., Scheduler]
 
-LEASE = 1.2
+LEASE = 2.0
 
 
 def worker_of(scheduler: Scheduler) -> Worker:

@@ -181,7 +181,7 @@ async def test_a_schedule_that_pauses_itself_and_a_breaker_that_opens_are_logged
     await eventually(lambda: "is paused" in caplog.text and "breaker" in caplog.text)
     (paused,) = [one for one in caplog.records if hasattr(one, "schedule_id")]
     assert paused.levelno == logging.WARNING
-    told = r"Schedule often \(bad\) is paused: \d runs in a row have failed; the last one: no\\nforged"
+    told = r"Schedule often \(bad\) is paused: \d+ runs in a row have failed; the last one: no\\nforged"
     assert re.fullmatch(told, paused.getMessage())
     assert fields(paused, "schedule_id", "job_name") == (schedule.id, "bad")
     opened = next(one for one in caplog.records if hasattr(one, "breaker"))
