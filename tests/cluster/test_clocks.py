@@ -13,7 +13,7 @@ from harness.checker import check
 from harness.processes import Fleet
 from mainspring import Scheduler
 
-LEASE = 3.0
+LEASE = 5.0
 DELAYS = [0.0, 0.5, 1.0, 2.0, 3.0, 4.0]
 
 

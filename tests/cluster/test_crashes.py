@@ -13,7 +13,7 @@ from harness.processes import Fleet
 from harness.waiting import eventually
 from mainspring import Retry, Scheduler
 
-LEASE = 2.0
+LEASE = 5.0
 
 
 @pytest.mark.core

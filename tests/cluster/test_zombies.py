@@ -16,7 +16,7 @@ from harness.waiting import eventually
 from mainspring import Scheduler
 from mainspring.model.jobs.job import Job
 
-LEASE = 3.0
+LEASE = 5.0
 ROUNDS = 2
 ZOMBIES = 2
 JOBS_EACH = 3

@@ -58,6 +58,7 @@ async def _store_flows(board: Board, db: Any) -> str:
     return started.id
 
 
+@pytest.mark.fresh_database
 @pytest.mark.slow
 async def test_no_request_of_any_page_examines_more_than_two_thousand_keys(
     board: Board, uri: str, side_client: AsyncMongoClient[Document]

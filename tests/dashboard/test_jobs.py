@@ -202,6 +202,7 @@ async def test_all_matching_jobs_are_meant_by_the_frozen_filter_and_it_can_be_un
     (operation,) = await board.scheduler.operations.all()
     assert operation.filter == {"name": "later"} and (operation.state, operation.started_at) == ("cancelled", None)
     await page.get_by_role("navigation").get_by_role("link", name="Operations").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Operations")
     await expect(rows(page)).to_contain_text("Delete 130 jobs")
     await page.get_by_role("link", name="Delete 130 jobs").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Delete 130 jobs")

@@ -239,6 +239,7 @@ async def test_the_page_is_readable(board: Board, looks: Callable[..., Any], the
             await page.screenshot(path=place, full_page=True)
 
 
+@pytest.mark.fresh_database  # an array that an earlier test stored keeps an index from sorting
 async def test_no_request_of_the_page_examines_many_keys(board: Board) -> None:
     """The reads of one visit, with many jobs stored; the full size is in the bench."""
     scheduler = board.scheduler

@@ -15,13 +15,17 @@ class Spent:
     keys = 0
     longest = 0
     """The most keys of one statement."""
+    statement = ""
+    """The statement with the most keys, with its plan."""
     documents = 0
     scans = 0
 
     def add(self, statement: Mapping[str, Any]) -> None:
         """Add a statement of the profiler."""
         self.keys += statement.get("keysExamined", 0)
-        self.longest = max(self.longest, statement.get("keysExamined", 0))
+        if statement.get("keysExamined", 0) > self.longest:
+            self.longest = statement["keysExamined"]
+            self.statement = f"{statement.get('planSummary')}: {statement.get('command')}"
         self.documents += statement.get("docsExamined", 0)
         self.scans += "COLLSCAN" in statement.get("planSummary", "")
 

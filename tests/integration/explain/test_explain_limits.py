@@ -251,6 +251,7 @@ async def test_jobs_due_at_the_same_instant_are_counted_by_their_ids_whatever_th
     assert before == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.fresh_database
 @pytest.mark.slow
 async def test_a_long_queue_is_counted_up_to_a_bound_and_says_so(scheduler: Scheduler, db: Database) -> None:
     await scheduler.connect()

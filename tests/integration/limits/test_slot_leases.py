@@ -29,16 +29,16 @@ def keeper(scheduler: Scheduler) -> Limiter:
 async def test_a_job_with_a_limit_may_take_longer_than_a_short_lease(
     make_scheduler: Make, limit: dict[str, Any]
 ) -> None:
-    scheduler = make_scheduler(lease=1.0)
+    scheduler = make_scheduler(lease=3.0)
     tokens: list[int] = []
 
     @scheduler.job("long", **limit)
     async def long(ctx: JobContext, key: int = 1) -> None:
         tokens.append(ctx.token)
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(7)
 
     await scheduler.start()
-    await asyncio.sleep(1.5)  # a worker that had nothing to do all that time has a lease, too
+    await asyncio.sleep(4)  # a worker that had nothing to do all that time has a lease, too
     job = await scheduler.schedule("long", {"key": 1})
     assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
     assert tokens == [1]

@@ -261,7 +261,7 @@ async def test_a_handlers_transaction_is_refused_and_the_job_says_why(alone: Sch
 
 @pytest.mark.slow
 async def test_a_handler_keeps_its_lease_after_a_refused_transaction(place: str) -> None:
-    scheduler = Scheduler(place, poll_interval=0.1, lease=0.6)
+    scheduler = Scheduler(place, poll_interval=0.1, lease=2)
     begun = asyncio.Event()
 
     @scheduler.job("work", retry=1)
@@ -270,7 +270,7 @@ async def test_a_handler_keeps_its_lease_after_a_refused_transaction(place: str)
             async with ctx.transaction():
                 pass
         begun.set()
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(5)
         raise Fail(f"token {ctx.token}")
 
     async with scheduler:

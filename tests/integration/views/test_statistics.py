@@ -334,6 +334,7 @@ async def test_a_version_of_workers_is_marked_when_it_appears_and_not_before_the
 
 
 @pytest.mark.parametrize("hours", [(0, 29), (5, 43), (7, 24 * 12 + 3), (24, 24 * 12)])
+@pytest.mark.fresh_database
 @pytest.mark.slow
 async def test_the_counts_of_names_over_days_are_read_from_days_and_are_those_of_the_hours(
     timed: Scheduler, clock: ManualClock, db: Database, hours: tuple[int, int]

@@ -112,13 +112,13 @@ async def test_a_lease_is_counted_on_the_servers_clock(make_scheduler: Make, db:
 
 @pytest.mark.slow
 async def test_what_others_hold_is_not_stolen(make_scheduler: Make) -> None:
-    holder = make_scheduler(lease=1)
-    thieves = [make_scheduler(lease=1, clock=skewed(skew)) for skew in (HOUR, -HOUR)]
+    holder = make_scheduler(lease=3)
+    thieves = [make_scheduler(lease=3, clock=skewed(skew)) for skew in (HOUR, -HOUR)]
     begun, told = asyncio.Event(), list[object]()
 
     async def work(ctx: JobContext) -> int:
         begun.set()
-        await asyncio.sleep(1.8)  # longer than the lease and the grace of rescues
+        await asyncio.sleep(5.5)  # longer than the lease and the grace of rescues
         return ctx.token
 
     holder.job("work")(work)
