@@ -1,7 +1,8 @@
 """Flows: many children before one job, small fan-ins, chains and graphs, and handlers that wait for a long time.
 
 Method of the fan-in: a handler stores its children, which are all due at one instant, and is suspended before that; the
-clock runs from that instant to the last child's end, as it does for plain jobs (`drain.py`). The wait of small fan-ins
+server writes out what it holds back of them, and the clock runs from that instant to the last child's end, both as for
+plain jobs (`drain.py`). The wait of small fan-ins
 is from the return of the last child's handler to the start of the waiting one, on one clock, one fan-in at a time.
 """
 
@@ -97,18 +98,21 @@ def _join(ground: Ground, options: Options) -> _Joined:
     for head_start in _HEAD_STARTS:
         with ground.place() as place, Crew(place, 1, options.concurrency) as crew:
             crew.go()
-            joined = asyncio.run(_with(place, partial(_run_fan, place=place, options=options, head_start=head_start)))
+            joined = asyncio.run(_with(place, partial(_run_fan, ground, place, options, head_start)))
             if joined is not None:
                 return joined
     raise RuntimeError("the machine is too busy to measure on: children were due before all were stored")
 
 
-async def _run_fan(scheduler: Scheduler, place: Place, options: Options, head_start: float) -> _Joined | None:
+async def _run_fan(
+    ground: Ground, place: Place, options: Options, head_start: float, scheduler: Scheduler
+) -> _Joined | None:
     """One fan-in; None when children were due before all were stored."""
     since = place.jobs.database.client.admin.command("ping")["operationTime"]
     due = truncate(place.now() + timedelta(seconds=options.fan_in / _SPAWNED_A_SECOND + head_start))
     root = await scheduler.schedule("fan", {"children": options.fan_in, "due": due.timestamp()})
     await asyncio.to_thread(_wait_until, lambda: place.jobs.find_one({"_id": document_id(root.id), "state": BLOCKED}))
+    await asyncio.to_thread(ground.settle)
     if place.now() > due:
         return None
     done = await scheduler.wait(root.id, timeout=_GIVE_UP)

@@ -151,7 +151,14 @@ class Worker:
             told=links.listening,
             failed=self._failed,
         )
-        self.checker = Checker(store, events, self.producer.poll_all, self.producer.poll, self._failed)
+        self.checker = Checker(
+            store,
+            events,
+            self.producer.poll_all,
+            self.producer.poll,
+            self._failed,
+            holds_back=self.claimed_jobs.holds_back,
+        )
         self.watcher = Watcher(
             store,
             self.producer,
@@ -428,8 +435,11 @@ class _Links:
     def run_ended(self, schedule_id: str) -> None:
         self._worker.timekeeper.run_ended(schedule_id)
 
-    def predecessor_ended(self, waits: Sequence[str]) -> None:
-        self._worker.checker.note_end(waits)
+    def predecessor_ended(self, waits: Sequence[str], *, well: bool) -> None:
+        self._worker.checker.note_end(waits, well=well)
+
+    def predecessor_left(self, waits: Sequence[str]) -> None:
+        self._worker.checker.note_left(waits)
 
     def suspended(self, claimed: ClaimedJob, waits: Waits) -> None:
         self._worker.checker.note(waits.ids)

@@ -3,7 +3,7 @@ over; and the predecessors of many nodes are read together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import pytest
@@ -55,11 +55,17 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return noted
 
 
-def checker_of(scheduler: Scheduler, store: Store) -> Checker:
+def checker_of(scheduler: Scheduler, store: Store, held_back: Container[str] = ()) -> Checker:
+    """A checker of a worker whose claimed jobs hold back these waits."""
+
     def fails(error: Exception) -> None:
         raise error
 
-    return Checker(store, inside(scheduler).events, lambda: None, lambda queues: None, fails)
+    def holds_back(wait: str) -> bool:
+        return wait in held_back
+
+    events = inside(scheduler).events
+    return Checker(store, events, lambda: None, lambda queues: None, fails, holds_back=holds_back)
 
 
 async def test_the_end_of_a_node_leads_to_no_look_at_its_root_while_another_waits_for_it(
@@ -82,6 +88,67 @@ async def test_the_end_of_a_node_leads_to_a_look_at_its_root_where_the_job_behin
     await checker.run_once()
     assert checker.idle and looked_at == [[BEHIND], [NODES]]
     assert await waiters.state("root") == "pending"
+
+
+async def test_a_good_end_leads_to_no_look_at_a_wait_that_another_claimed_job_holds_back(
+    scheduler: Scheduler, store: Store, waiters: Waiters, looked_at: list[list[str]]
+) -> None:
+    held_back = {BEHIND}
+    checker = checker_of(scheduler, store, held_back)
+    checker.note_end([BEHIND, NODES], well=True)
+    await checker.run_once()
+    assert checker.idle and looked_at == []
+    checker.note_end([BEHIND, NODES], well=False)  # a bad end may decide, whoever is still at work
+    await checker.run_once()
+    assert looked_at == [[BEHIND]]
+    checker.note_end([BEHIND, NODES], well=True)
+    held_back.clear()
+    checker.note_end([BEHIND, NODES], well=True)
+    await checker.run_once()
+    assert looked_at == [[BEHIND], [BEHIND]]
+
+
+async def test_a_wait_that_was_put_off_is_looked_at_when_the_job_that_held_it_back_is_lost(
+    scheduler: Scheduler, store: Store, waiters: Waiters, looked_at: list[list[str]]
+) -> None:
+    held_back = {BEHIND}
+    checker = checker_of(scheduler, store, held_back)
+    checker.note_end([BEHIND, NODES], well=True)
+    checker.note_left([BEHIND, NODES])  # there is a third one
+    await checker.run_once()
+    assert looked_at == []
+    held_back.clear()
+    checker.note_left([BEHIND, NODES])  # another worker may have ended it before
+    checker.note_left([BEHIND, NODES])
+    await checker.run_once()
+    assert checker.idle and looked_at == [[BEHIND]]
+
+
+async def test_a_worker_does_not_look_at_a_wait_while_it_has_more_of_its_children(
+    make_scheduler: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler, check = make_scheduler(concurrency=2), Checks.check
+    looks: list[bool] = []
+
+    async def checked(self: Checks, waits: Any) -> Checked:
+        claimed = inside(scheduler).worker.claimed_jobs
+        looks.append(any(claimed.holds_back(wait) for wait in waits))
+        return await check(self, waits)
+
+    monkeypatch.setattr(Checks, "check", checked)
+
+    @scheduler.job("child")
+    async def child(n: int) -> int:
+        return n
+
+    @scheduler.job("parent")
+    async def parent(ctx: JobContext) -> int:
+        return sum([one.result async for one in await ctx.map("all", child, [{"n": n} for n in range(60)])])
+
+    await scheduler.start()
+    done = await scheduler.wait((await scheduler.schedule("parent")).id, timeout=60)
+    assert (done.state, done.result) == ("completed", sum(range(60)))
+    assert looks.count(True) <= 1, "the one after its handler was suspended"
 
 
 async def test_a_check_that_fails_forgets_no_root(

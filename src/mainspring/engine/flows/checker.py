@@ -1,9 +1,10 @@
 """Checks waits after jobs have ended: a service of each worker.
 
-Ends come in batches, and many of one batch hold back the same wait: a wait that was checked a few times is checked at
-most once in 20 ms, or in 80 ms while hundreds of jobs hold it back, and always once more after the last end. What a
-worker that dies has not checked is found by the sweep (`check_waiting`). The sweep looks every five seconds for new
-waits; a wait with a shorter timeout is ended on time by the worker that has suspended its handler.
+Ends come in batches, and many of one batch hold back the same wait. After a good end, a wait is not checked while
+another job that this worker has claimed holds it back: it cannot be over. A wait that was checked a few times is
+checked at most once in 20 ms, or in 80 ms while hundreds of jobs hold it back, and always once more after the last end.
+What a worker that dies has not checked is found by the sweep (`check_waiting`). The sweep looks every five seconds for
+new waits; a wait with a shorter timeout is ended on time by the worker that has suspended its handler.
 """
 
 from __future__ import annotations
@@ -43,15 +44,21 @@ class Checker(Service):
         poll_all: Callable[[], None],
         poll: Callable[[Iterable[str]], None],
         failed: Callable[[Exception], None],
+        *,
+        holds_back: Callable[[str], bool] = lambda wait: False,
     ) -> None:
-        """`poll` and `poll_all` have the worker claim jobs that have become ready, in these queues or in any."""
+        """`poll` and `poll_all` have the worker claim jobs that have become ready, in these queues or in any.
+        `holds_back` says whether a claimed job of this worker holds back a wait."""
         super().__init__(store, failed)
         self._events = events
         self._poll_all = poll_all
         self._poll = poll
+        self._holds_back = holds_back
         self._noted: set[str] = set()
         self._behind: dict[str, set[str]] = {}
         """The waits to be checked where no job waits by a noted one any more."""
+        self._put_off: set[str] = set()
+        """The waits to be checked when no claimed job of this worker holds them back any more."""
         self._parents: list[tuple[Document, str]] = []
         self._listening: dict[DocumentId, tuple[str, ...]] = {}
         self._timed: dict[DocumentId, datetime] = {}
@@ -68,14 +75,26 @@ class Checker(Service):
         if len(self._noted) > before:
             self.wake()
 
-    def note_end(self, before: Sequence[str]) -> None:
+    def note_end(self, before: Sequence[str], *, well: bool = False) -> None:
         """Check soon the waits that an ended job has held back. The last of them is that of its parent; the others are
         those of nodes behind it. These hold back the parent, too, and are live until they are checked: the parent is
-        checked only where one of them is not. Otherwise each end in a graph would lead to a look at its root."""
+        checked only where one of them is not. Otherwise each end in a graph would lead to a look at its root.
+
+        If the job has ended `well`, a wait that another claimed job holds back is checked after that one."""
         *others, parent = before
         for one in others:
             self._behind.setdefault(one, set()).add(parent)
-        self.note(others or [parent])
+        ended = others or [parent]
+        later = {one for one in ended if self._holds_back(one)} if well else set()
+        self._put_off |= later
+        self.note(one for one in ended if one not in later)
+        self.note_left(before)
+
+    def note_left(self, before: Sequence[str]) -> None:
+        """Check soon those of the waits that were put off and that no claimed job of this worker holds back now."""
+        if self._put_off and (due := [one for one in before if one in self._put_off and not self._holds_back(one)]):
+            self._put_off.difference_update(due)
+            self.note(due)
 
     def listen(self, job_id: DocumentId, signals: tuple[str, ...]) -> None:
         """Look once more for signals of a job that was just suspended: one may have arrived before that."""

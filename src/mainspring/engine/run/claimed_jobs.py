@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -391,18 +392,31 @@ class ClaimedJobs:
 
     def __init__(self) -> None:
         self._by_id: dict[DocumentId, ClaimedJob] = {}
+        self._holding_back: Counter[str] = Counter()
+        """The waits of other jobs that some of these hold back, and how many do."""
 
     def add(self, claimed: ClaimedJob) -> None:
         """Add a claimed job. An older claim of it that this worker still acts on is lost: its handler is stopped."""
         before = self._by_id.get(claimed.id)
         self._by_id[claimed.id] = claimed
-        if before is not None and before is not claimed:
+        if before is None:
+            self._holding_back.update(_held_back(claimed))
+        elif before is not claimed:
             before.ask_to_stop(StopReason.LOST)
             before.interrupt()
 
     def remove(self, claimed: ClaimedJob) -> None:
-        if self._by_id.get(claimed.id) is claimed:
-            del self._by_id[claimed.id]
+        if self._by_id.get(claimed.id) is not claimed:
+            return
+        del self._by_id[claimed.id]
+        for wait in _held_back(claimed):
+            self._holding_back[wait] -= 1
+            if not self._holding_back[wait]:
+                del self._holding_back[wait]
+
+    def holds_back(self, wait: str) -> bool:
+        """Whether one of these jobs, which are live, holds back a wait."""
+        return wait in self._holding_back
 
     def get(self, job_id: DocumentId) -> ClaimedJob | None:
         return self._by_id.get(job_id)
@@ -412,3 +426,9 @@ class ClaimedJobs:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+
+def _held_back(claimed: ClaimedJob) -> Iterable[str]:
+    """The waits that a job holds back; another program may have stored anything there."""
+    waits = claimed.job.before
+    return [wait for wait in waits if isinstance(wait, str)] if isinstance(waits, list) else ()

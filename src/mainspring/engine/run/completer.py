@@ -24,6 +24,7 @@ from mainspring.model.jobs.outcome import (
     Abandoned,
     Cancelled,
     Committed,
+    Completed,
     Continued,
     Lost,
     Outcome,
@@ -77,8 +78,11 @@ class EndListener(Protocol):
     def run_ended(self, schedule_id: str) -> None:
         """Called when the end of a run is stored and its schedule waits for that."""
 
-    def predecessor_ended(self, waits: Sequence[str]) -> None:
-        """Called when the end of a job is stored that held back these waits."""
+    def predecessor_ended(self, waits: Sequence[str], *, well: bool) -> None:
+        """Called when the end of a job is stored that held back these waits; `well`: it has completed."""
+
+    def predecessor_left(self, waits: Sequence[str]) -> None:
+        """Called when this worker has no claim any more on a job that still holds back these waits."""
 
     def suspended(self, claimed: ClaimedJob, waits: Waits) -> None:
         """Called when it is stored that a handler waits."""
@@ -234,8 +238,11 @@ class Completer:
             self._listener.suspended(claimed, ending.waits)
         elif (schedule := claimed.job.tracked_by) is not None and not isinstance(ending, _NOT_RUN):
             self._listener.run_ended(schedule)
-        if (waits := claimed.job.before) and not isinstance(ending, _GOES_ON):
-            self._listener.predecessor_ended(waits)
+        if waits := claimed.job.before:
+            if isinstance(ending, _GOES_ON):
+                self._listener.predecessor_left(waits)
+            else:
+                self._listener.predecessor_ended(waits, well=isinstance(ending, Completed | Committed))
         if isinstance(ending, Cancelled):
             self._listener.parent_cancelled(claimed)
         if not isinstance(ending, _SILENT):

@@ -32,8 +32,8 @@ async def forever() -> Any:
     await asyncio.Event().wait()
 
 
-def claimed_job(token: int = 1) -> ClaimedJob:
-    job = StoredJob({"_id": "1", "token": token, "name": "x"})
+def claimed_job(token: int = 1, **fields: object) -> ClaimedJob:
+    job = StoredJob({"_id": "1", "token": token, "name": "x", **fields})
     return ClaimedJob(job, f"claim-{token}", Handler("x", forever), 0.0, 1e18)
 
 
@@ -70,6 +70,31 @@ async def test_a_claim_that_is_kept_twice_is_not_lost() -> None:
     claimed_jobs.add(one)
     claimed_jobs.add(one)
     assert not one.lost
+
+
+async def test_claimed_jobs_know_which_waits_they_hold_back() -> None:
+    claimed_jobs, one = ClaimedJobs(), claimed_job(before=["a#b", "a#all"])
+    other = claimed_job(_id="2", before=["a#all"])
+    for claimed in (one, one, other):
+        claimed_jobs.add(claimed)
+    assert (claimed_jobs.holds_back("a#b"), claimed_jobs.holds_back("a#all")) == (True, True)
+    claimed_jobs.remove(one)
+    claimed_jobs.remove(one)
+    assert (claimed_jobs.holds_back("a#b"), claimed_jobs.holds_back("a#all")) == (False, True)
+    newer = claimed_job(2, _id="2", before=["a#all"])
+    claimed_jobs.add(newer)
+    claimed_jobs.remove(other)
+    assert claimed_jobs.holds_back("a#all")
+    claimed_jobs.remove(newer)
+    assert not claimed_jobs.holds_back("a#all")
+
+
+@pytest.mark.parametrize("before", [5, "a#b", {"a": 1}, [5, {}, None], None])
+async def test_waits_that_another_program_has_stored_in_any_form_disturb_no_claim(before: object) -> None:
+    claimed_jobs, one = ClaimedJobs(), claimed_job(before=before)
+    claimed_jobs.add(one)
+    claimed_jobs.remove(one)
+    assert not claimed_jobs.holds_back("a#b") and len(claimed_jobs) == 0
 
 
 async def test_a_job_goes_through_its_states_in_order() -> None:
