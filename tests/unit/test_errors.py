@@ -6,6 +6,8 @@ import pickle
 
 import pytest
 
+import mainspring
+import mainspring.sync
 from mainspring import errors
 
 MADE = [
@@ -27,3 +29,13 @@ def test_an_error_is_the_same_after_it_was_pickled(error: Exception) -> None:
     assert {key: str(value) for key, value in vars(again).items()} == {
         key: str(value) for key, value in vars(error).items()
     }
+
+
+@pytest.mark.parametrize("kind", [mainspring.Scheduler, mainspring.sync.Scheduler])
+def test_a_verb_that_is_looked_for_on_the_scheduler_itself_is_named_with_its_namespace(kind: type) -> None:
+    scheduler = kind("mongodb://127.0.0.1:1")
+    with pytest.raises(AttributeError, match=r"'groups'\. Did you mean scheduler\.dead_letters\.groups\?$"):
+        scheduler.groups  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has no attribute 'gruops'$"):
+        scheduler.gruops  # noqa: B018
+    assert not hasattr(scheduler, "_groups")

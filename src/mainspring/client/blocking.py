@@ -17,11 +17,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, wraps
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar, Unpack
 
 from mainspring.client.flows.builder import FlowBuilder as AsyncFlowBuilder
 from mainspring.client.job_functions import JobDecorator
 from mainspring.client.lifecycle import start_pauses
+from mainspring.client.namespaces.all_namespaces import no_attribute
 from mainspring.client.namespaces.dead_letters import Redrive as AsyncRedrive
 from mainspring.client.namespaces.flows import Flow as AsyncFlow
 from mainspring.client.namespaces.operations import Operation as AsyncOperation
@@ -228,6 +229,12 @@ class Scheduler:
         self._closing: Portal | None = None
         self._pid = 0
         self._starting = threading.Lock()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say where a verb is that somebody looks for on the Scheduler itself."""
+            no_attribute(self, name)
 
     def _origin(self) -> tuple[Scheduler, AsyncScheduler]:
         return self, self.inner

@@ -6,7 +6,7 @@ A program that stores jobs uses few of them, and all of them together take about
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from mainspring.client.core import Core
@@ -151,8 +151,21 @@ class Namespaces:
 
         return Pauses(self._core, self._targets)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say where a verb is that somebody looks for on the Scheduler itself."""
+            no_attribute(self, name)
+
 
 NAMESPACES = tuple(
     name for name, member in vars(Namespaces).items() if isinstance(member, cached_property) and name[0] != "_"
 )
 """The names of the namespaces, in their order."""
+
+
+def no_attribute(scheduler: object, name: str) -> NoReturn:
+    """Raise the error for a name that a Scheduler does not have; it names the namespaces that have it."""
+    known = [] if name.startswith("_") else [one for one in NAMESPACES if hasattr(getattr(scheduler, one), name)]
+    hint = f". Did you mean {' or '.join(f'scheduler.{one}.{name}' for one in known)}?" if known else ""
+    raise AttributeError(f"'Scheduler' object has no attribute {name!r}{hint}", name=name, obj=scheduler)
