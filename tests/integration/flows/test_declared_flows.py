@@ -236,6 +236,17 @@ async def test_data_of_nodes_is_checked_before_anything_is_stored(scheduler: Sch
     assert await scheduler.flows.all() == []
 
 
+async def test_a_name_before_the_job_is_refused_with_the_right_order(scheduler: Scheduler) -> None:
+    @scheduler.job("typed")
+    async def typed(n: int) -> int:
+        return n
+
+    flow = scheduler.flow("order")
+    for verb in (flow.add, flow.map):
+        with pytest.raises(InvalidFlow, match=r"\(\) takes the job first; the name of the node .*: name='first'"):
+            verb("first", typed)  # type: ignore[arg-type]
+
+
 async def test_a_flow_that_is_too_large_is_refused(scheduler: Scheduler) -> None:
     flow = scheduler.flow("large")
     for number in range(9):

@@ -71,6 +71,20 @@ async def test_a_map_streams_the_results_of_its_children_in_order(scheduler: Sch
     assert done.result == [25, [[n, 2 * n] for n in range(25)]]
 
 
+async def test_a_map_that_is_not_awaited_says_how_it_is_read(scheduler: Scheduler) -> None:
+    ran = with_doubling(scheduler)
+
+    @scheduler.job("parent", retry=1)
+    async def parent(ctx: JobContext) -> None:
+        async for _ in ctx.map("all", "double", [{"n": 1}]):  # type: ignore[attr-defined]
+            pass
+
+    await scheduler.start()
+    done = await ended(scheduler)
+    assert done.error is not None and not ran
+    assert done.error.message == "Await it first: async for child in await ctx.map('all', …)."
+
+
 async def test_an_empty_map_is_over_at_once(scheduler: Scheduler) -> None:
     runs: list[int] = []
 

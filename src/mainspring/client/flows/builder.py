@@ -74,6 +74,7 @@ class FlowBuilder:
         references to results of earlier nodes: `{"rows": extract.result["path"]}`. The handler finds its predecessors
         in `ctx.before`. `name` is the name of the node, by default that of its job. `options` are job options.
         """
+        _check_order("add", job, data)
         return self._put(job, name, data, after, when, options, None)
 
     def map(
@@ -98,6 +99,7 @@ class FlowBuilder:
         jobs than `tolerate`, a number or a fraction of them, end badly; with `fail_fast` at once, and the others are
         cancelled.
         """
+        _check_order("map", job, over)
         if isinstance(over, Reference):
             self._check_reference(over)
             spec = MapOver(None, over.node, over.path, item, key, tolerate, fail_fast)
@@ -178,6 +180,12 @@ class FlowBuilder:
 def _check_place(at: Path) -> None:
     if not at or not isinstance(at[0], str):
         raise InvalidFlow("data must be a mapping of argument names to values; a reference may be one of the values.")
+
+
+def _check_order(verb: str, job: Named, second: object) -> None:
+    """Refuse the name of a node before its job, which is the order of ctx.call and ctx.map."""
+    if callable(second):
+        raise InvalidFlow(f"{verb}() takes the job first; the name of the node is an option: name={job!r:.100}.")
 
 
 def _check_policy(spec: MapOver) -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, G
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from mainspring.config.settings import check_name
 from mainspring.engine.flows.verbs import Asked, FlowAgent, Portion, Settled, SignalAsked
@@ -77,6 +77,12 @@ class ChildrenWait(Wait[T]):
 
     def tolerated(self, total: int) -> int:
         return tolerated(self.tolerate, total)
+
+    if not TYPE_CHECKING:
+
+        def __aiter__(self) -> NoReturn:
+            verb = "call" if self.single else "map"
+            raise TypeError(f"Await it first: async for child in await ctx.{verb}({self.name!r}, …).")
 
 
 class SignalWait(Wait[Any]):
