@@ -82,6 +82,27 @@ async def test_the_service_sends_what_no_live_worker_can_send_and_leaves_the_res
     await watch._courier.close()
 
 
+async def test_the_service_sends_what_a_worker_without_the_handler_has_set_aside(
+    make_scheduler: Make, db: Database
+) -> None:
+    worker, service = make_scheduler(), await make_scheduler().connect()
+    await worker.start()
+    async with Sink() as sink:
+        await broken(service, [{"type": "chat", "url": sink.url}, {"type": "email", "to": ["ops@example.com"]}])
+        await look(service)
+
+        async def are_set_aside() -> bool:
+            return await db.jobs.count_documents({"waiting_for.by": "handler"}, hint="_id_") == 2
+
+        await eventually(are_set_aside)
+        watch = AlertWatch(service, ServiceSettings(**LOCAL))
+        await eventually(watch.look)
+        await eventually(lambda: len(sink.received) == 1)
+        await watch.close()
+    (left,) = [job async for job in service.jobs(state="pending")]
+    assert left.name == "mainspring:email" and left.waiting_for is not None, "it has no mail server either"
+
+
 async def test_the_service_sends_mails_of_alerts_too(timed: Scheduler, db: Database) -> None:
     async with smtp_sink() as sink:
         url = f"smtp://127.0.0.1:{sink.port}?starttls=off"

@@ -26,9 +26,11 @@ from mainspring.model.jobs.reserved_names import EMAIL, HTTP
 from mainspring.model.jobs.retry import Retry
 from mainspring.store import Store
 from mainspring.store.jobs.stored_job import StoredJob
+from mainspring.store.jobs.upkeep import NO_HANDLER
 
 # Seconds: the lease is not renewed, so that it is longer than an attempt can be.
 _LONGEST_ATTEMPT, _LEASE = 60.0, 120.0
+_TRIES = 3
 
 
 class Courier:
@@ -49,12 +51,23 @@ class Courier:
     async def deliver(self, store: Store, ids: Collection[str]) -> int:
         """Run those of these jobs that are due and that no live worker can run; returns their number."""
         await store.rescues.rescue_these(ids)
-        due = [job for job in await store.claims.due_among(ids) if self._handlers.own(job.name) is not None]
-        stranded = await self._stranded(store, due) if due else []
-        if not stranded:
-            return 0
+        ran = 0
+        for _ in range(_TRIES):
+            due = await store.claims.due_among(ids, or_held=NO_HANDLER)
+            stranded = await self._stranded(store, [job for job in due if self._handlers.own(job.name) is not None])
+            if not stranded:
+                break
+            ran += await self._claim_and_run(store, [str(job.id) for job in stranded])
+        return ran
+
+    async def _claim_and_run(self, store: Store, ids: Sequence[str]) -> int:
+        """Run these jobs; a worker that has not the handler may have set some aside, or does so meanwhile."""
+        await store.upkeep.release_handled_among(ids, self._handlers.own_names)
         asked = monotonic()
-        batch = await store.claims.claim(stranded, self._id, _LEASE, self._policies.attempts)
+        due = await store.claims.due_among(ids)
+        if not due:
+            return 0
+        batch = await store.claims.claim(due, self._id, _LEASE, self._policies.attempts)
         executor = self._executor(store)
         try:
             await asyncio.gather(*(self._run(store, executor, job, batch.claim, asked) for job in batch.jobs))
@@ -66,7 +79,7 @@ class Courier:
         await self._webhooks.close()
 
     async def _stranded(self, store: Store, due: Sequence[StoredJob]) -> list[StoredJob]:
-        workers = await store.workers.live_in_full()
+        workers = await store.workers.live_in_full() if due else []
         return [job for job in due if not any(one.serves(job.queue) and one.handles(job.name) for one in workers)]
 
     async def _run(self, store: Store, executor: Executor, job: StoredJob, claim: str, asked: float) -> None:
