@@ -26,6 +26,11 @@ interactively, and `/openapi.json` is for programs. Bodies are JSON. Durations a
 which are named as in other services. Instants end in Z. Answers are `{"success": true, "data": …}`, with `next` if
 there is another page. Errors are [problem details](https://www.rfc-editor.org/rfc/rfc9457) that name the field and the
 cure. A `*` marks a required field.
+
+A job has the same fields on every path, and so has a schedule. `/api/jobs` and `/api/jobs/{id}` add older names of the
+same facts, such as `_id`, `jobId`, `nextRunAt` and `endpoint`; [the
+guide](../howto/http-api.md#the-fields-of-jobs-and-schedules) has them in a table. `/api/v1` has the shape of an older
+service.
 """
 
 

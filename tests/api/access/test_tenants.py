@@ -327,8 +327,9 @@ async def test_a_job_names_no_worker_and_no_parent_out_of_reach(api: Api) -> Non
     mine = await tenant(api, "viewer", queues=["a"])
     details = [(await mine.get(f"/api/jobs/{child.id}/detail")).data for child in children]
     assert [one["parentId"] for one in details] == [None, own.id]
-    found = {one["id"]: one["parentId"] for one in (await mine.get("/api/jobs/search")).data}
-    assert found == {own.id: None, children[0].id: None, children[1].id: own.id}
-    for path in ("detail", "executions", "wait"):
-        assert worker not in (await mine.get(f"/api/jobs/{children[0].id}/{path}")).text
+    for path in ("/api/jobs/search", "/api/jobs"):
+        found = {one["id"]: one["parentId"] for one in (await mine.get(path)).data}
+        assert found == {own.id: None, children[0].id: None, children[1].id: own.id}
+    for path in ("", "/detail", "/executions", "/wait"):
+        assert worker not in (await mine.get(f"/api/jobs/{children[0].id}{path}")).text
     assert worker in (await api.get(f"/api/jobs/{children[0].id}/executions")).text

@@ -96,14 +96,14 @@ def caller() -> Caller:
     return Caller(service, Principal("x", ADMIN, EVERYTHING, "local"), None)
 
 
-def test_a_job_with_any_value_in_any_field_is_shown(caller: Caller) -> None:
+async def test_a_job_with_any_value_in_any_field_is_shown(caller: Caller) -> None:
     for why, document in every(DOCUMENT):
         stored = bson.decode(raw(document).raw, CODEC)
         job = inside(caller.scheduler).core.privacy.cipher.decode(stored)
         shown = caller.scheduler.privacy.shown(job)
         try:
             detail = JobDetail.at(shown, AT, request_of(shown, job), with_stack=True)
-            for out in (JobOut.of(shown), detail, resource_of(caller, job)):
+            for out in (JobOut.of(shown), detail, await resource_of(caller, job)):
                 assert '"j"' in out.model_dump_json(), why
             for execution in executions_of(caller, job, "j"):
                 execution.model_dump_json()

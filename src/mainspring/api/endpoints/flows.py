@@ -12,15 +12,15 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
-from mainspring.api.endpoints.jobs import Trace, audited
+from mainspring.api.endpoints.jobs import Trace
 from mainspring.api.jobs.create import put_schedule
 from mainspring.api.jobs.flow_plans import BuiltFlow, build_flow
 from mainspring.api.jobs.flow_reach import check_cancel, check_retry_of_flow
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.resources import resource_of, seen_job
+from mainspring.api.jobs.resources import audited, schedule_resources, seen_job
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, Nothing
-from mainspring.api.wire.compat import Resource
+from mainspring.api.wire.compat import ScheduleResource
 from mainspring.api.wire.flows import FlowIn, FlowListed, FlowOut, FlowPage, FlowQuery, FlowTimeline, RowOut
 from mainspring.api.wire.jobs import CancelIn, shown_data
 from mainspring.client.namespaces.flows import Flow
@@ -37,7 +37,7 @@ _LIST = "flows"
     "",
     status_code=201,
     summary="Start a flow",
-    response_model=Answer[FlowOut | Resource],
+    response_model=Answer[FlowOut | ScheduleResource],
     responses={200: {"model": Answer[FlowOut], "description": "A flow with this dedupeKey existed already"}},
 )
 async def start_flow(body: FlowIn, caller: Operator, once: Once, traceparent: Trace = None) -> Response:
@@ -127,13 +127,12 @@ async def retry_flow(flow_id: FlowId, caller: Operator, once: Once, body: Nothin
     return await once.answer(caller, make)
 
 
-async def _scheduled(caller: Caller, built: BuiltFlow, schedule_id: str) -> Resource:
+async def _scheduled(caller: Caller, built: BuiltFlow, schedule_id: str) -> ScheduleResource:
     """Store the schedule of a flow, under this id unless the request has chosen one, and write the audit entry."""
     with built.refusing():
         schedule = await put_schedule(caller, built.root, schedule_id, built.builder)
-    resource = resource_of(caller, schedule)
-    await caller.note("schedule.create", schedule.id, after=audited(resource))
-    return resource
+    await caller.note("schedule.create", schedule.id, after=audited(caller, schedule))
+    return (await schedule_resources(caller, [schedule]))[0]
 
 
 async def _reached(caller: Caller, flow_id: str) -> Flow:

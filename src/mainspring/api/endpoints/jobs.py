@@ -12,16 +12,15 @@ from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.create import make_plan, store_plan
 from mainspring.api.jobs.data_checks import refusing
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.resources import executions_of, newest_first, resource_of
+from mainspring.api.jobs.resources import audited, executions_of, newest_first, resource_of, resources_of
 from mainspring.api.jobs.update import change_job, change_schedule
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, In
-from mainspring.api.wire.compat import CreatedAnswer, Deleted, Execution, Resource
+from mainspring.api.wire.compat import CreatedAnswer, Deleted, Execution, Resource, ResourceAnswer
 from mainspring.api.wire.job_requests import Change, Creation, Text
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.client.service_backend import CreatedPage, Kind
 from mainspring.errors import JobNotFound, ScheduleNotFound
-from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job, JobState
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
@@ -63,22 +62,18 @@ async def find(caller: Caller, thing_id: str) -> Job | Schedule:
             raise missing from None
 
 
-def audited(resource: Resource) -> Fields:
-    """The audit entry of a job or a schedule."""
-    return resource.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result"})
-
-
 async def create(caller: Caller, body: Creation, job_id: str, traceparent: str | None = None) -> Resource:
     """Create a job or a schedule under this id, and write the audit entry."""
     made = await store_plan(caller, make_plan(body, caller.service.settings, traceparent), job_id)
-    resource = resource_of(caller, made)
     # A job that exists already and has this request's id was made by an earlier try of the request.
-    if not resource.deduplicated or made.id == job_id:
-        resource.deduplicated = None
+    again = isinstance(made, Job) and made.deduplicated and made.id != job_id
+    if not again:
         kind = "job" if isinstance(made, Job) else "schedule"
-        await caller.note(f"{kind}.create", made.id, after=audited(resource))
+        await caller.note(f"{kind}.create", made.id, after=audited(caller, made))
     elif body.debounce is not None:  # it has changed that job
-        await caller.note("job.update", made.id, after=audited(resource))
+        await caller.note("job.update", made.id, after=audited(caller, made))
+    resource = await resource_of(caller, made)
+    resource.deduplicated = again or None
     return resource
 
 
@@ -86,8 +81,8 @@ async def create(caller: Caller, body: Creation, job_id: str, traceparent: str |
     "",
     status_code=201,
     summary="Create a job or a schedule",
-    response_model=Answer[Resource],
-    responses={200: {"model": Answer[Resource], "description": "A job with this dedupeKey existed already"}},
+    response_model=ResourceAnswer,
+    responses={200: {"model": ResourceAnswer, "description": "A job with this dedupeKey existed already"}},
 )
 async def create_job(body: Creation, caller: Operator, once: Once, traceparent: Trace = None) -> Response:
     """Create a job that calls an `endpoint`, sends an email (`type`: "email", with the mail in `data`) or runs the
@@ -103,7 +98,7 @@ async def create_job(body: Creation, caller: Operator, once: Once, traceparent: 
 
     async def make(job_id: str) -> Made:
         resource = await create(caller, body, job_id, traceparent)
-        return Made(Answer(data=resource), 200 if resource.deduplicated else 201)
+        return Made(ResourceAnswer(data=resource), 200 if resource.deduplicated else 201)
 
     return await once.answer(caller, make)
 
@@ -115,8 +110,7 @@ async def list_jobs(caller: Viewer, query: Annotated[Listing, Query()]) -> Creat
     `next` and `complete: false`. `/api/jobs/search` finds the jobs of schedules too, and has more filters."""
     chosen = query.model_dump(include={"kind", "state", "name", "queue", "tag"})
     found = await created_page(caller, query.page, query.limit, query.cursor, **chosen)
-    listed = [resource_of(caller, one) for one in found.things]
-    return CreatedAnswer(data=listed, next=found.next, complete=found.complete)
+    return CreatedAnswer(data=await resources_of(caller, found.things), next=found.next, complete=found.complete)
 
 
 async def created_page(
@@ -137,24 +131,22 @@ async def created_page(
 
 
 @router.get("/{id}", summary="Get a job or a schedule")
-async def get_job(id: Id, caller: Viewer) -> Answer[Resource]:
+async def get_job(id: Id, caller: Viewer) -> ResourceAnswer:
     """Return a job or a schedule as it is now."""
-    return Answer(data=resource_of(caller, await find(caller, id)))
+    return ResourceAnswer(data=await resource_of(caller, await find(caller, id)))
 
 
 @router.put("/{id}", summary="Change a job or a schedule")
-async def update_job(id: Id, body: Change, caller: Operator) -> Answer[Resource]:
+async def update_job(id: Id, body: Change, caller: Operator) -> ResourceAnswer:
     """Change the given fields and leave the others as they are. For a schedule, `enabled` pauses and resumes it, a new
     rule applies from now on, and null removes startAt, endAt, maxRuns or jitter. A job can be changed while it is
     pending; after that the answer is 409."""
     before = await find(caller, id)
-    old = resource_of(caller, before)
     after = await _changed(caller, before, body)
-    new = resource_of(caller, after)
     if body.model_fields_set:
         kind = "job" if isinstance(after, Job) else "schedule"
-        await caller.note(f"{kind}.update", id, before=audited(old), after=audited(new))
-    return Answer(data=new)
+        await caller.note(f"{kind}.update", id, before=audited(caller, before), after=audited(caller, after))
+    return ResourceAnswer(data=await resource_of(caller, after))
 
 
 async def _changed(caller: Caller, before: Job | Schedule, body: Change) -> Job | Schedule:
@@ -167,7 +159,7 @@ async def _changed(caller: Caller, before: Job | Schedule, body: Change) -> Job 
 async def delete_job(id: Id, caller: Operator) -> Answer[Deleted]:
     """Delete a job that is not running, or a schedule. The jobs that a schedule has made stay."""
     found = await find(caller, id)
-    before = audited(resource_of(caller, found))
+    before = audited(caller, found)
     if isinstance(found, Job):
         await caller.scheduler.delete(id)
         await caller.note("job.delete", id, before=before)

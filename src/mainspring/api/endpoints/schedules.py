@@ -13,7 +13,7 @@ from mainspring.api.jobs.create import check_calendars, check_plan, make_plan, s
 from mainspring.api.jobs.data_checks import refusing
 from mainspring.api.jobs.flow_reach import check_firings
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.resources import seen_job, shown_schedule, signed, with_signed
+from mainspring.api.jobs.resources import seen_job, seen_schedules, signed
 from mainspring.api.jobs.update import change_schedule
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, In, Nothing
@@ -362,10 +362,8 @@ async def _answer(caller: Caller, schedule: Schedule) -> Answer[ScheduleOut]:
 
 
 async def _shown(caller: Caller, schedules: Sequence[Schedule], states: Mapping[str, str]) -> list[ScheduleOut]:
-    """Schedules as the caller may see them, with the states of their last jobs: the reason of a pause is shown only if
-    the caller may know its actor."""
-    seen = await with_signed(caller, schedules, "paused")
-    return [ScheduleOut.of(shown_schedule(caller, one), states.get(one.id)) for one in seen]
+    """Schedules as the caller may see them, with the states of their last jobs."""
+    return [ScheduleOut.of(one, states.get(one.id)) for one in await seen_schedules(caller, schedules)]
 
 
 async def _entries(caller: Caller, entries: Sequence[Entry]) -> list[EntryOut]:

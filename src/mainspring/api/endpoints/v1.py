@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.endpoints.jobs import Cursor, Id, Limit, Page, create, created_page, find
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.resources import resource_of
+from mainspring.api.jobs.resources import job_resources
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
 from mainspring.api.wire.base import check_instant
-from mainspring.api.wire.compat import WEBHOOK_PARTS, JobsV1Answer, JobV1Answer, JobV1In, JobV1Out, Resource
+from mainspring.api.wire.compat import WEBHOOK_PARTS, JobResource, JobsV1Answer, JobV1Answer, JobV1In, JobV1Out
 from mainspring.api.wire.job_requests import Creation
 from mainspring.errors import JobNotFound
 from mainspring.model.fields import Fields
@@ -30,7 +30,9 @@ async def create_job(body: JobV1In, caller: Operator, once: Once) -> Response:
     creation = _creation(body, caller.service.settings)
 
     async def make(job_id: str) -> Made:
-        return Made(JobV1Answer(job=_job(caller, await create(caller, creation, job_id))))
+        made = await create(caller, creation, job_id)
+        assert isinstance(made, JobResource)
+        return Made(JobV1Answer(job=_job(caller, made)))
 
     return await once.answer(caller, make)
 
@@ -40,8 +42,8 @@ async def list_jobs(caller: Viewer, page: Page = 1, limit: Limit = 100, cursor: 
     """List the jobs that no schedule has made, newest first. Continue with `next` as the `cursor`, or count pages with
     `page`. If a page is not `complete`, there may be more."""
     found = await created_page(caller, page, limit, cursor, kind="job")
-    jobs = [_job(caller, resource_of(caller, one)) for one in found.things]
-    return JobsV1Answer(jobs=jobs, next=found.next, complete=found.complete)
+    listed = await job_resources(caller, [one for one in found.things if isinstance(one, Job)])
+    return JobsV1Answer(jobs=[_job(caller, one) for one in listed], next=found.next, complete=found.complete)
 
 
 @router.get("/job/{id}", summary="Get a job")
@@ -50,7 +52,8 @@ async def get_job(id: Id, caller: Viewer) -> JobV1Answer:
     found = await find(caller, id)
     if not isinstance(found, Job):
         raise JobNotFound(id)
-    return JobV1Answer(job=_job(caller, resource_of(caller, found)))
+    [resource] = await job_resources(caller, [found])
+    return JobV1Answer(job=_job(caller, resource))
 
 
 def _creation(body: JobV1In, settings: ServiceSettings) -> Creation:
@@ -84,5 +87,5 @@ def _instant(value: datetime | None, settings: ServiceSettings) -> datetime | No
         raise Problem(422, f"scheduledTime {error}.", field="scheduledTime") from None
 
 
-def _job(caller: Caller, resource: Resource) -> JobV1Out:
+def _job(caller: Caller, resource: JobResource) -> JobV1Out:
     return JobV1Out.of(resource, caller.service.settings.timezone)

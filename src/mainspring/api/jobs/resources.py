@@ -7,16 +7,17 @@ A header that is hidden as a credential is shown if it is a reference to a secre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from mainspring.api.dependencies import Caller, Service
 from mainspring.api.wire.base import jsonable, to_ms
-from mainspring.api.wire.compat import Execution, Resource
+from mainspring.api.wire.compat import Execution, JobResource, Resource, ScheduleResource
 from mainspring.api.wire.job_requests import ExecutionType, cron_text, period_ms, zone_text
 from mainspring.api.wire.jobs import AttemptOut, RequestOut, job_fields
+from mainspring.api.wire.schedules import schedule_fields
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.jobtypes.http.request import WebhookRequest
 from mainspring.model.access.api_keys import KEY_ACTOR
@@ -69,6 +70,12 @@ async def seen_job(caller: Caller, job: Job) -> Job:
     return (await seen_jobs(caller, [job]))[0]
 
 
+async def seen_schedules(caller: Caller, schedules: Iterable[Schedule]) -> list[Schedule]:
+    """Schedules as the caller may see them, each with the actor and the reason of its pause only if the caller may know
+    the actor."""
+    return [shown_schedule(caller, one) for one in await with_signed(caller, schedules, "paused")]
+
+
 async def signed(caller: Caller, things: Iterable[S]) -> list[S]:
     """Things as the caller may see them: with actor and reason only if the actor is the caller itself, a key that it
     reaches, or Mainspring."""
@@ -100,15 +107,47 @@ def _unsigned(thing: Any) -> Any:
     return replace(thing, **{name: blank for name, blank in _SIGNATURE.items() if name in names})
 
 
-def resource_of(caller: Caller, made: Job | Schedule) -> Resource:
-    """A job or a schedule as the caller may see it."""
-    return _of_job(caller, made) if isinstance(made, Job) else _of_schedule(caller, made)
+async def resources_of(caller: Caller, made: Iterable[Job | Schedule]) -> list[Resource]:
+    """Jobs and schedules as the caller may see them, in their order."""
+    things = list(made)
+    jobs = iter(await job_resources(caller, [one for one in things if isinstance(one, Job)]))
+    schedules = iter(await schedule_resources(caller, [one for one in things if not isinstance(one, Job)]))
+    return [next(jobs) if isinstance(one, Job) else next(schedules) for one in things]
 
 
-def _of_job(caller: Caller, job: Job) -> Resource:
-    shown = shown_job(caller, job)
-    fields = job_fields(shown)
-    return Resource(
+async def resource_of(caller: Caller, made: Job | Schedule) -> Resource:
+    return (await resources_of(caller, [made]))[0]
+
+
+async def job_resources(caller: Caller, jobs: Sequence[Job]) -> list[JobResource]:
+    seen = await seen_jobs(caller, jobs)
+    return [_of_job(caller, *both) for both in zip(jobs, seen, strict=True)]
+
+
+async def schedule_resources(caller: Caller, schedules: Sequence[Schedule]) -> list[ScheduleResource]:
+    seen = await seen_schedules(caller, schedules)
+    states = await caller.backend.last_states(schedules, caller.scope) if schedules else {}
+    return [_of_schedule(one, shown, states.get(one.id)) for one, shown in zip(schedules, seen, strict=True)]
+
+
+def audited(caller: Caller, made: Job | Schedule) -> Fields:
+    """The audit entry of a job or a schedule. It is made without a read, which could fail between a change and its
+    entry, and may name jobs out of the caller's scope: keys with a scope do not see the audit log."""
+    if isinstance(made, Job):
+        resource: Resource = _of_job(caller, made, shown_job(caller, made))
+    else:
+        resource = _of_schedule(made, shown_schedule(caller, made), None)
+    left_out: Fields = {"result": True, "deduplicated": True}
+    if resource.type == "http":
+        left_out["data"] = {"request": True}  # `endpoint`, `headers`, `body` and so on tell it already
+    return resource.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
+
+
+def _of_job(caller: Caller, job: Job, seen: Job) -> JobResource:
+    """A job that is stored, and the same job as the caller may see it."""
+    return JobResource(
+        **job_fields(seen),
+        **_older_names(job, seen.data),
         kind="job",
         enabled=True,
         next_run_at=job.run_at if job.state == PENDING else None,
@@ -116,16 +155,15 @@ def _of_job(caller: Caller, job: Job) -> Resource:
         updated_at=job.updated_at,
         attempts=len(job.attempts) + job.attempts_cut,
         deduplicated=job.deduplicated or None,
-        **{name: fields[name] for name in ("run_at", "finished_at", "result")},
-        error=None if shown.error is None else str(shown.error),
-        waiting=_waiting(caller.service, shown),
-        **_common(job, shown.data),
+        waiting=_waiting(caller.service, seen),
     )
 
 
-def _of_schedule(caller: Caller, schedule: Schedule) -> Resource:
-    shown = shown_schedule(caller, schedule)
-    return Resource(
+def _of_schedule(schedule: Schedule, seen: Schedule, last_state: str | None) -> ScheduleResource:
+    """A schedule that is stored, the same schedule as the caller may see it, and the state of its last job."""
+    return ScheduleResource(
+        **schedule_fields(seen, last_state),
+        **_older_names(schedule, seen.data),
         kind="schedule",
         enabled=schedule.paused is None,
         schedule=cron_text(schedule.rule),
@@ -133,31 +171,19 @@ def _of_schedule(caller: Caller, schedule: Schedule) -> Resource:
         timezone=zone_text(schedule.rule),
         next_run_at=schedule.next_at,
         last_run_at=schedule.last_at,
-        updated_at=schedule.updated_at,
         max_runs=schedule.policy.max_runs,
-        runs=schedule.runs,
-        error=schedule.error,
-        **_common(schedule, shown.data),
     )
 
 
-def _common(made: Job | Schedule, shown: Mapping[str, Any]) -> Fields:
-    """The fields that jobs and schedules share. `shown` is the redacted data."""
+def _older_names(made: Job | Schedule, shown: Mapping[str, Any]) -> Fields:
+    """The older names that jobs and schedules share. `shown` is the redacted data."""
     return {
-        "id": made.id,
         "older_id": made.id,
         "job_id": made.id,
         "type": _TYPES.get(made.name, "job"),
-        "name": made.name,
-        "label": made.label,
-        "state": made.state,
         "execution_type": _execution_type(made.guarantee),
-        "queue": made.queue,
-        "priority": made.priority,
-        "tags": list(made.tags),
-        "created_at": made.created_at,
         **_retries(made.retry_policy),
-        **_what(made.name, shown, None if made.kept is not None else made.data),
+        **_request(made, shown),
     }
 
 
@@ -186,28 +212,25 @@ def _waiting(service: Service, job: Job) -> str | None:
     return None if job.waiting_for is None else job.waiting_for.note
 
 
-def _what(name: str, shown: Mapping[str, Any], plain: Mapping[str, Any] | None) -> Fields:
-    """The fields that describe the work: the parts of a webhook's request, or the data of any other job."""
-    request = shown.get("request") if name == HTTP else None
+def _request(made: Job | Schedule, shown: Mapping[str, Any]) -> Fields:
+    """The parts of a webhook's request; nothing for any other job, and where the request cannot be read."""
+    request = shown.get("request") if made.name == HTTP else None
     if not isinstance(request, Mapping):
-        return {"data": jsonable(shown)}
-    headers = request.get("headers")
+        return {}
+    headers, plain = request.get("headers"), None if made.kept is not None else made.data
     return {
         "endpoint": _text(request.get("url")),
         "method": str(request.get("method", WebhookRequest.model_fields["method"].default)),
         "headers": _headers(headers, plain) if isinstance(headers, Mapping) else None,
         "query": _document(request.get("query")),
         "body": jsonable(request.get("body")),
-        "data": _document(shown.get("data")),
     }
 
 
 def request_of(shown: Job, job: Job) -> RequestOut | None:
     """The request of a webhook as it may be shown. `job` is the job as it is stored."""
-    if job.name != HTTP:
-        return None
-    found = _what(job.name, shown.data, None if job.kept is not None else job.data)
-    return RequestOut(**{key: value for key, value in found.items() if key != "data"}) if "method" in found else None
+    found = _request(job, shown.data)
+    return RequestOut(**found) if found else None
 
 
 def _document(value: Any) -> Any:

@@ -35,6 +35,7 @@ from mainspring.api.jobs.hidden_values import (
     shown_data,
 )
 from mainspring.api.problems import Problem
+from mainspring.api.wire.base import jsonable
 from mainspring.api.wire.job_requests import Change, Request, Work, rule_field, rule_of
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.model.fields import Fields
@@ -147,18 +148,26 @@ def changed_data(caller: Caller, before: Job | Schedule, change: Work) -> Fields
 
 
 def _webhook(caller: Caller, before: Job | Schedule, change: Work) -> Fields | None:
-    given = request_fields(change)
+    given, values = request_fields(change), _values(caller, before, change)
     removed = {name for name in Request.model_fields if name in change.model_fields_set and name not in given}
-    if not given and not removed - {"endpoint"} and change.data is None:
+    if not given and not removed - {"endpoint"} and values is None:
         return None
     stored = Webhook.of(caller, before)
     request = stored.merged(given, removed)
     data, visible = stored.data, stored.shown_data
-    if change.data is not None:
-        data, visible = restored(change.data, stored.data, stored.shown_data), change.data
+    if values is not None:
+        data, visible = restored(values, stored.data, stored.shown_data), values
     checked = checked_webhook(request, data, caller.service.settings, before.data.get("traceparent"))
     stored.check_templates(request, data, visible)
     return checked
+
+
+def _values(caller: Caller, before: Job | Schedule, change: Work) -> Fields | None:
+    """The new values of a webhook's templates; None if they stay unchanged. A caller that sends back the data as it was
+    shown, which includes the request, means it to stay."""
+    if change.data is None or change.data == jsonable(shown_data(caller, before)):
+        return None
+    return change.data
 
 
 def _given(edits: Mapping[str, Any]) -> Fields:

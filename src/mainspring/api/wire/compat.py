@@ -1,7 +1,8 @@
 """The shapes that clients of older services expect: a job or a schedule as a `Resource`, an attempt as an `Execution`,
 and the jobs of /api/v1.
 
-Each is the job, schedule or attempt of `wire/jobs.py` and `wire/schedules.py` under other names.
+A `Resource` has every field of `JobOut` or `ScheduleOut`, and the older names in addition. The others are the job or
+attempt of `wire/jobs.py` under other names.
 """
 
 from __future__ import annotations
@@ -13,51 +14,62 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from mainspring.api.wire.base import Answer, In, Instant, Out
 from mainspring.api.wire.job_requests import ExecutionType
+from mainspring.api.wire.jobs import JobOut
+from mainspring.api.wire.schedules import ScheduleOut
 from mainspring.model.fields import Fields
+from mainspring.model.jobs.job import JobError
 
 WEBHOOK_PARTS = ("endpoint", "method", "headers", "query", "body")
 
 
-class Resource(Out):
-    """A job or a schedule as it is now."""
+class OlderNames(Out):
+    """The names that clients of older services expect, beside those of `JobOut` or `ScheduleOut`. Jobs and schedules
+    both have all of them, so that such a client can read a list without a look at the `kind`."""
 
-    id: str
     older_id: str = Field(serialization_alias="_id", description="The same as `id`, and so is `jobId`.")
     job_id: str
     kind: Literal["job", "schedule"]
     type: Literal["http", "email", "job"]
-    name: str
-    label: str | None = Field(default=None, description="Its label: a name in addition to that of its handler.")
-    state: str
     enabled: bool
-    schedule: str | None = None
-    every: int | None = None
+    schedule: str | None = Field(default=None, description="The rule of a schedule, if it is a cron expression.")
+    every: int | None = Field(default=None, description="The interval of a schedule, in milliseconds.")
     timezone: str | None = None
     endpoint: str | None = None
     method: str | None = None
     headers: dict[str, str] | None = None
     query: Fields | None = None
     body: JsonValue = None
-    data: Fields | None = None
     execution_type: ExecutionType = "AT_LEAST_ONCE"
     retry_attempts: int | None = None
     retry_delay: int | None = None
-    queue: str
-    priority: int
-    tags: list[str] = Field(default_factory=list)
     next_run_at: Instant | None = None
     last_run_at: Instant | None = None
     run_at: Instant | None = None
     finished_at: Instant | None = None
-    created_at: Instant | None = None
     updated_at: Instant | None = None
     max_runs: int | None = None
-    runs: int | None = Field(default=None, description="The number of jobs that a schedule has made.")
-    attempts: int = 0
+    attempts: int = Field(default=0, description="The number of all attempts of a job; `/detail` lists them.")
     deduplicated: bool | None = Field(default=None, description="True if the job existed already.")
     result: JsonValue = None
-    error: str | None = None
     waiting: str | None = Field(default=None, description="The reason why it waits.")
+
+
+class JobResource(JobOut, OlderNames):
+    """A job as it is now: every field of a job of the other paths, and the names of older services. `data` of a webhook
+    is what is stored: its request, and in `data.data` the values of its templates."""
+
+    kind: Literal["job"]
+    runs: int | None = Field(default=None, description="Always null: only schedules count runs.")
+
+
+class ScheduleResource(ScheduleOut, OlderNames):
+    """A schedule as it is now: every field of a schedule of `/api/schedules`, and the names of older services."""
+
+    kind: Literal["schedule"]
+
+
+Resource = Annotated[JobResource | ScheduleResource, Field(discriminator="kind")]
+"""A job or a schedule."""
 
 
 class Execution(Out):
@@ -78,6 +90,10 @@ class Execution(Out):
     scheduled_at: Instant | None = None
     worker: str | None = None
     log: list[str] = Field(default_factory=list)
+
+
+class ResourceAnswer(Answer[Resource]):
+    """A job or a schedule."""
 
 
 class CreatedAnswer(Answer[list[Resource]]):
@@ -144,22 +160,27 @@ class JobV1Out(Out):
     version: int = Field(default=0, serialization_alias="__v")
 
     @classmethod
-    def of(cls, resource: Resource, timezone: str) -> Self:
-        same = ("id", "created_at", "finished_at", "result", "error", "waiting")
+    def of(cls, resource: JobResource, timezone: str) -> Self:
+        same = ("id", "created_at", "finished_at", "result", "waiting")
         return cls(
             type=resource.name if resource.type == "job" else resource.type,
             data=_data(resource),
             status=resource.state,
             scheduled_time=resource.run_at or resource.created_at,
             timezone=timezone,
+            error=None if resource.error is None else str(JobError(resource.error.type, resource.error.message)),
             **{name: getattr(resource, name) for name in same},
         )
 
 
-def _data(resource: Resource) -> Fields:
+def _data(resource: JobResource) -> Fields:
     if resource.type != "http":
-        return resource.data or {}
-    parts = {name: getattr(resource, name) for name in (*WEBHOOK_PARTS, "data")}
+        return resource.data
+    if resource.method is None:  # its request is encrypted as a whole, or another program has stored it in another form
+        return {"data": resource.data}
+    values = resource.data.get("data")
+    parts = {name: getattr(resource, name) for name in WEBHOOK_PARTS}
+    parts["data"] = values if isinstance(values, dict) else None
     return {name: value for name, value in parts.items() if value is not None}
 
 

@@ -130,7 +130,7 @@ class JobOut(Out):
     @classmethod
     def of(cls, job: Job) -> Self:
         """A job that has been through `scheduler.privacy.shown`."""
-        return cls(**job_fields(job), duration=_duration(job))
+        return cls(**job_fields(job))
 
 
 class ResponseOut(Out):
@@ -246,7 +246,7 @@ class JobDetail(JobOut):
     @classmethod
     def at(cls, job: Job, now: datetime, request: RequestOut | None = None, *, with_stack: bool = False) -> Self:
         """The detail of a job that has been through `seen_job`, at the database's time."""
-        fields = job_fields(job) | {"error": ErrorOut.of(job.error, whole=True), "duration": _duration(job)}
+        fields = job_fields(job) | {"error": ErrorOut.of(job.error, whole=True)}
         stack = job.stack if with_stack else None
         return cls(
             **fields,
@@ -314,10 +314,6 @@ _SAME = (
 )
 
 
-def _duration(job: Job) -> int | None:
-    return to_ms(job.attempts[-1].duration) if job.attempts else None
-
-
 def shown_data(data: Any) -> Fields:
     """Data that has been through `shown`, as JSON."""
     plain = jsonable(data)
@@ -325,11 +321,12 @@ def shown_data(data: Any) -> Fields:
 
 
 def job_fields(job: Job) -> Fields:
-    """The fields of a job that all shapes of it share, under the names of `JobOut`."""
+    """The fields of `JobOut`, which every other shape of a job has too. The job has been through `seen_jobs`."""
     progress, held = job.progress, job.waiting_for
     return {key: getattr(job, key) for key in _SAME} | {
         "data": shown_data(job.data),
         "tags": [str(tag) for tag in job.tags],
+        "duration": to_ms(job.attempts[-1].duration) if job.attempts else None,
         "result": jsonable(job.result),
         "error": ErrorOut.of(job.error),
         "progress": None if progress is None else ProgressOut(percent=progress.percent, note=progress.note),

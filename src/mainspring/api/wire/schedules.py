@@ -142,34 +142,38 @@ class ScheduleOut(Out):
     @classmethod
     def of(cls, schedule: ScheduleFacts, last_state: str | None = None) -> Self:
         """A schedule that has been through `scheduler.privacy.shown`, and the state of its last job."""
-        paused, policy = schedule.paused, schedule.policy
-        return cls(
-            **{key: getattr(schedule, key) for key in _SAME},
-            data=shown_data(schedule.data),
-            rule=jsonable(schedule.rule.to_document()),
-            description=schedule.rule.describe(),
-            text=rule_text(schedule.rule),
-            zone=rule_zone(schedule.rule),
-            last_state=last_state,
-            failing=is_failing(schedule.failures, last_state),
-            tags=list(schedule.tags),
-            jitter=span_text(schedule.jitter),
-            paused=None if paused is None else PauseOut(at=paused.at, reason=paused.reason, actor=paused.actor),
-            policy=PolicyOut(
-                misfire=policy.misfire,
-                misfire_grace=span_text(policy.misfire_grace) or "0s",
-                misfire_limit=policy.misfire_limit,
-                start_deadline=span_text(policy.start_deadline),
-                overlap=policy.overlap,
-                max_runs=policy.max_runs,
-            ),
-        )
+        return cls(**schedule_fields(schedule, last_state))
 
 
 _SAME = (
     *("id", "name", "state", "next_at", "due_at", "last_at", "last_job_id", "runs", "failures", "queue", "priority"),
     *("label", "start_at", "end_at", "pause_after", "declared_by", "created_at", "updated_at", "error"),
 )
+
+
+def schedule_fields(schedule: ScheduleFacts, last_state: str | None) -> Fields:
+    """The fields of `ScheduleOut`, which every other shape of a schedule has too."""
+    paused, policy = schedule.paused, schedule.policy
+    return {key: getattr(schedule, key) for key in _SAME} | {
+        "data": shown_data(schedule.data),
+        "rule": jsonable(schedule.rule.to_document()),
+        "description": schedule.rule.describe(),
+        "text": rule_text(schedule.rule),
+        "zone": rule_zone(schedule.rule),
+        "last_state": last_state,
+        "failing": is_failing(schedule.failures, last_state),
+        "tags": list(schedule.tags),
+        "jitter": span_text(schedule.jitter),
+        "paused": None if paused is None else PauseOut(at=paused.at, reason=paused.reason, actor=paused.actor),
+        "policy": PolicyOut(
+            misfire=policy.misfire,
+            misfire_grace=span_text(policy.misfire_grace) or "0s",
+            misfire_limit=policy.misfire_limit,
+            start_deadline=span_text(policy.start_deadline),
+            overlap=policy.overlap,
+            max_runs=policy.max_runs,
+        ),
+    }
 
 
 class FiringOut(Out):
