@@ -233,7 +233,7 @@ class Scheduler:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Say where a verb is that somebody looks for on the Scheduler itself."""
+            """Say where a verb is that a program looks for on the Scheduler itself."""
             no_attribute(self, name)
 
     def _origin(self) -> tuple[Scheduler, AsyncScheduler]:

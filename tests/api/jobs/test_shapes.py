@@ -153,6 +153,12 @@ async def test_data_of_a_webhook_that_is_sent_back_as_it_was_shown_stays(api: Ap
     assert (await api.scheduler.get_job(made["id"])).data == before
     changed = (await api.put(f"/api/jobs/{made['id']}", {"data": {"user": "bob"}})).data
     assert (changed["data"]["data"], changed["endpoint"]) == ({"user": "bob"}, HOOK["endpoint"])
+    changed = (await api.put(f"/api/jobs/{made['id']}", {"data": {**made["data"], "data": {"user": "eve"}}})).data
+    assert (changed["data"]["data"], changed["data"]["request"]) == ({"user": "eve"}, made["data"]["request"])
+    other = {**made["data"], "request": {**made["data"]["request"], "url": "https://other.example.com"}}
+    refused = await api.put(f"/api/jobs/{made['id']}", {"data": other})
+    assert refused.status == 422 and "endpoint, method, headers, query and body" in refused.body["detail"]
+    assert (await api.get(f"/api/jobs/{made['id']}")).data["data"] == changed["data"]
 
 
 # -- schedules -----------------------------------------------------------------------------------------------------

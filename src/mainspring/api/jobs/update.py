@@ -163,11 +163,21 @@ def _webhook(caller: Caller, before: Job | Schedule, change: Work) -> Fields | N
 
 
 def _values(caller: Caller, before: Job | Schedule, change: Work) -> Fields | None:
-    """The new values of a webhook's templates; None if they stay unchanged. A caller that sends back the data as it was
-    shown, which includes the request, means it to stay."""
-    if change.data is None or change.data == jsonable(shown_data(caller, before)):
+    """The new values of a webhook's templates; None if they stay unchanged. A caller may send back the data as it was
+    shown, with the request and, perhaps, with other values."""
+    if change.data is None:
         return None
-    return change.data
+    shown: Fields = jsonable(shown_data(caller, before))
+    request = change.data.get("request")
+    if not (isinstance(request, dict) and "url" in request and change.data.keys() <= shown.keys()):
+        return change.data
+    if request != shown.get("request"):
+        text = "A webhook's request is changed by endpoint, method, headers, query and body, not within data."
+        raise Problem(422, text, field="data.request")
+    values = change.data.get("data") or {}
+    if not isinstance(values, dict):
+        raise Problem(422, "The values of a webhook's templates are an object.", field="data.data")
+    return None if values == (shown.get("data") or {}) else values
 
 
 def _given(edits: Mapping[str, Any]) -> Fields:
