@@ -71,6 +71,7 @@ test("a form begins with no number, text or choice that was never given", () => 
   const other = { type: "object", properties: { on: { type: "boolean" }, tags: { type: "array" } } };
   expect(blank({ ...other, required: ["on", "tags", "odd"] })).toEqual({ tags: [] });
   expect(blank({ properties: { kind: { const: "a" } }, required: ["kind"] })).toEqual({ kind: "a" });
+  expect(blank({ properties: { kind: { enum: ["a", "b"] } }, required: ["kind"] })).toEqual({});
 });
 
 test("what is typed becomes a value, and large numbers keep their digits", () => {
