@@ -187,7 +187,7 @@ async def test_selected_jobs_are_retried_as_an_operation_with_sample_reason_and_
 
 
 async def test_all_matching_jobs_are_meant_by_the_frozen_filter_and_it_can_be_undone(board: Board) -> None:
-    await stored(board.scheduler, *jobs(130, "pending", name="later"))
+    await stored(board.scheduler, *jobs(130, "pending", name="later", label="Late report"))
     page = await board.open("/jobs?name=later")
     await expect(rows(page)).to_have_count(50)
     await page.get_by_role("checkbox", name="Select all jobs of this page").check()
@@ -195,6 +195,7 @@ async def test_all_matching_jobs_are_meant_by_the_frozen_filter_and_it_can_be_un
     await page.get_by_role("button", name="Delete").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog).to_contain_text("130 jobs are meant")
+    await expect(dialog.get_by_role("link", name="Late report")).to_have_count(5)
     await dialog.get_by_label("Reason").fill("A mistake.")
     await dialog.get_by_role("button", name="Delete").click()
     await page.get_by_role("button", name=re.compile("Undo")).click()
