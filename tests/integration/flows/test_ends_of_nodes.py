@@ -3,6 +3,7 @@ over; and the predecessors of many nodes are read together."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Container
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from harness.inside import inside
 from harness.looking import Database
 from harness.waiters import LONG_AGO, Waiters
+from harness.waiting import eventually
 from mainspring import JobContext, Scheduler
 from mainspring.engine.claim.producer import Producer
 from mainspring.engine.flows import shared_reads
@@ -127,8 +129,8 @@ async def test_a_wait_that_was_put_off_is_looked_at_when_the_job_that_held_it_ba
 async def test_a_worker_does_not_look_at_a_wait_while_it_has_more_of_its_children(
     make_scheduler: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scheduler, check = make_scheduler(concurrency=2), Checks.check
-    looks: list[bool] = []
+    scheduler, check = make_scheduler(concurrency=5), Checks.check
+    here, looks, may_end = list[int](), list[bool](), [asyncio.Event() for _ in range(4)]
 
     async def checked(self: Checks, waits: Any) -> Checked:
         claimed = inside(scheduler).worker.claimed_jobs
@@ -139,16 +141,33 @@ async def test_a_worker_does_not_look_at_a_wait_while_it_has_more_of_its_childre
 
     @scheduler.job("child")
     async def child(n: int) -> int:
+        here.append(n)
+        await may_end[n].wait()
         return n
 
     @scheduler.job("parent")
     async def parent(ctx: JobContext) -> int:
-        return sum([one.result async for one in await ctx.map("all", child, [{"n": n} for n in range(60)])])
+        return sum([one.result async for one in await ctx.map("all", child, [{"n": n} for n in range(4)])])
+
+    async def has_ended(job_id: str) -> bool:
+        worker = inside(scheduler).worker
+        over = (await scheduler.get_job(job_id)).finished
+        return over and worker.claimed_jobs.get(job_id) is None and worker.checker.idle
 
     await scheduler.start()
-    done = await scheduler.wait((await scheduler.schedule("parent")).id, timeout=60)
-    assert (done.state, done.result) == ("completed", sum(range(60)))
-    assert looks.count(True) <= 1, "the one after its handler was suspended"
+    job = await scheduler.schedule("parent")
+    await eventually(lambda: len(here) == 4 and inside(scheduler).worker.checker.idle)
+    await eventually(lambda: len(inside(scheduler).worker.claimed_jobs) == 4)  # the parent is suspended
+    await eventually(lambda: inside(scheduler).worker.checker.idle)
+    looks.clear()
+    may_end[0].set()
+    await eventually(lambda: has_ended(f"{job.id}.all.00000000"))
+    assert looks == []
+    for one in may_end[1:]:
+        one.set()
+    done = await scheduler.wait(job.id, timeout=60)
+    assert (done.state, done.result) == ("completed", 6)
+    assert looks and not any(looks)
 
 
 async def test_a_check_that_fails_forgets_no_root(
