@@ -2,8 +2,8 @@
 
 Method of the fan-in: a handler stores its children, which are all due at one instant, and is suspended before that; the
 server writes out what it holds back of them, and the clock runs from that instant to the last child's end, both as for
-plain jobs (`drain.py`). The wait of small fan-ins
-is from the return of the last child's handler to the start of the waiting one, on one clock, one fan-in at a time.
+plain jobs (`drain.py`). The wait of small fan-ins is from the return of the last child's handler to the start of the
+waiting one, on one clock, one fan-in at a time.
 """
 
 from __future__ import annotations

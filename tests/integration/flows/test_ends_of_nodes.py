@@ -92,15 +92,22 @@ async def test_the_end_of_a_node_leads_to_a_look_at_its_root_where_the_job_behin
     assert await waiters.state("root") == "pending"
 
 
+async def putting_off(scheduler: Scheduler, store: Store, held_back: Container[str]) -> Checker:
+    """A checker after the good end of a node, while other claimed jobs hold back these waits."""
+    checker = checker_of(scheduler, store, held_back)
+    checker.note_end([BEHIND, NODES], well=True)
+    await checker.run_once()
+    assert checker.idle
+    return checker
+
+
 async def test_a_good_end_leads_to_no_look_at_a_wait_that_another_claimed_job_holds_back(
     scheduler: Scheduler, store: Store, waiters: Waiters, looked_at: list[list[str]]
 ) -> None:
     held_back = {BEHIND}
-    checker = checker_of(scheduler, store, held_back)
-    checker.note_end([BEHIND, NODES], well=True)
-    await checker.run_once()
-    assert checker.idle and looked_at == []
-    checker.note_end([BEHIND, NODES], well=False)  # a bad end may decide, whoever is still at work
+    checker = await putting_off(scheduler, store, held_back)
+    assert looked_at == []
+    checker.note_end([BEHIND, NODES], well=False)  # the bad end of one job may decide while another job is running
     await checker.run_once()
     assert looked_at == [[BEHIND]]
     checker.note_end([BEHIND, NODES], well=True)
@@ -114,9 +121,8 @@ async def test_a_wait_that_was_put_off_is_looked_at_when_the_job_that_held_it_ba
     scheduler: Scheduler, store: Store, waiters: Waiters, looked_at: list[list[str]]
 ) -> None:
     held_back = {BEHIND}
-    checker = checker_of(scheduler, store, held_back)
-    checker.note_end([BEHIND, NODES], well=True)
-    checker.note_left([BEHIND, NODES])  # there is a third one
+    checker = await putting_off(scheduler, store, held_back)
+    checker.note_left([BEHIND, NODES])  # a third job holds it back
     await checker.run_once()
     assert looked_at == []
     held_back.clear()

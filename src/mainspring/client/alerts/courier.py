@@ -57,14 +57,14 @@ class Courier:
             stranded = await self._stranded(store, [job for job in due if self._handlers.own(job.name) is not None])
             if not stranded:
                 break
-            ran += await self._claim_and_run(store, [str(job.id) for job in stranded])
+            ran += await self._claim_and_run(store, stranded)
         return ran
 
-    async def _claim_and_run(self, store: Store, ids: Sequence[str]) -> int:
-        """Run these jobs; a worker that has not the handler may have set some aside, or does so meanwhile."""
-        await store.upkeep.release_handled_among(ids, self._handlers.own_names)
+    async def _claim_and_run(self, store: Store, stranded: Sequence[StoredJob]) -> int:
+        """Run these jobs. A worker that lacks the handler may have set some of them aside, or does so meanwhile."""
+        await store.upkeep.release_these([job.id for job in stranded])
         asked = monotonic()
-        due = await store.claims.due_among(ids)
+        due = await store.claims.due_among([str(job.id) for job in stranded])
         if not due:
             return 0
         batch = await store.claims.claim(due, self._id, _LEASE, self._policies.attempts)

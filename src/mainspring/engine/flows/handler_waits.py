@@ -81,8 +81,9 @@ class ChildrenWait(Wait[T]):
     if not TYPE_CHECKING:
 
         def __aiter__(self) -> NoReturn:
+            loop = "" if self.single else "async for child in "
             verb = "call" if self.single else "map"
-            raise TypeError(f"Await it first: async for child in await ctx.{verb}({self.name!r}, …).")
+            raise TypeError(f"Await it first: {loop}await ctx.{verb}({self.name!r}, …).")
 
 
 class SignalWait(Wait[Any]):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -400,7 +400,7 @@ class ClaimedJobs:
         before = self._by_id.get(claimed.id)
         self._by_id[claimed.id] = claimed
         if before is None:
-            self._holding_back.update(_held_back(claimed))
+            self._holding_back.update(claimed.job.before)
         elif before is not claimed:
             before.ask_to_stop(StopReason.LOST)
             before.interrupt()
@@ -409,7 +409,7 @@ class ClaimedJobs:
         if self._by_id.get(claimed.id) is not claimed:
             return
         del self._by_id[claimed.id]
-        for wait in _held_back(claimed):
+        for wait in claimed.job.before:
             self._holding_back[wait] -= 1
             if not self._holding_back[wait]:
                 del self._holding_back[wait]
@@ -426,9 +426,3 @@ class ClaimedJobs:
 
     def __len__(self) -> int:
         return len(self._by_id)
-
-
-def _held_back(claimed: ClaimedJob) -> Iterable[str]:
-    """The waits that a job holds back; another program may have stored anything there."""
-    waits = claimed.job.before
-    return [wait for wait in waits if isinstance(wait, str)] if isinstance(waits, list) else ()

@@ -138,9 +138,9 @@ class Claims:
     async def due_among(self, ids: Collection[str], *, or_held: str | None = None) -> list[StoredJob]:
         """Those of these jobs that may be claimed now, or are held for this reason."""
         now = self._connection.clock.expression()
-        open = {"ready": True} if or_held is None else {"$or": [{"ready": True}, {"waiting_for.by": or_held}]}
+        wanted = {"ready": True} if or_held is None else {"$or": [{"ready": True}, {"waiting_for.by": or_held}]}
         found = await self._connection.jobs.find_all(
-            {"_id": {"$in": [document_id(one) for one in ids]}, **open, "$expr": {"$lte": ["$run_at", now]}},
+            {"_id": {"$in": [document_id(one) for one in ids]}, **wanted, "$expr": {"$lte": ["$run_at", now]}},
             fields_of(history=True),
             hint=BY_ID,
         )

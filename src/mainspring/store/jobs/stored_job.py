@@ -118,9 +118,10 @@ class StoredJob:
         return "after" in self.document or "refs" in self.document
 
     @property
-    def before(self) -> Sequence[str] | None:
-        """The waits that it holds back."""
-        return self.document.get("before")
+    def before(self) -> Sequence[str]:
+        """The waits that it holds back; another program may have stored anything there."""
+        waits = self.document.get("before")
+        return [wait for wait in waits if isinstance(wait, str)] if isinstance(waits, list) else ()
 
     @property
     def schedule_id(self) -> str | None:

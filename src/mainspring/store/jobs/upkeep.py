@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from mainspring.model.jobs.job import (
     FINISHED,
     PENDING,
 )
-from mainspring.store.codec import DocumentId, Undecodable, check_fields, document_id, fingerprint_of
+from mainspring.store.codec import DocumentId, Undecodable, check_fields, fingerprint_of
 from mainspring.store.connection import CODEC, Connection, Document
 from mainspring.store.flows.waiters import look_soon
 from mainspring.store.foreign.foreign import RAW_JOBS
@@ -147,11 +147,6 @@ class Upkeep:
     async def release_handled(self, names: Sequence[str] | None) -> int:
         """Release jobs of these names that were held for want of a handler; None: of any name."""
         return await self.release(NO_HANDLER, None if names is None else {"name": {"$in": list(names)}})
-
-    async def release_handled_among(self, ids: Collection[str], names: Sequence[str]) -> int:
-        """Release those of these jobs that have one of these names and were held for want of a handler."""
-        held = {"waiting_for.by": NO_HANDLER, "name": {"$in": list(names)}}
-        return await self._change([document_id(one) for one in ids], held, _RELEASE, "cannot be released")
 
     async def release_versions(self, versions: Mapping[int, Sequence[str]]) -> int:
         """Release jobs that were held for want of a newer handler, where their data is no newer than the version that

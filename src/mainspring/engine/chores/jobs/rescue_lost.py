@@ -31,7 +31,7 @@ class RescueLost(Chore):
         announce_rescues(self._context.events, rescued)
         for one in rescued:
             self._context.counting.rescued(one)
-            self._context.checker.note(one.job.before or ())
+            self._context.checker.note(one.job.before)
         if rescued:
             self._context.poll_all()
         return len(rescued) >= _BATCH
