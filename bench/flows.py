@@ -33,7 +33,7 @@ from mainspring import Scheduler
 from mainspring.clock import truncate
 from mainspring.model.jobs.job import BLOCKED, COMPLETED, PENDING, RUNNING
 from mainspring.store.codec import document_id
-from mainspring.store.schema import BEFORE, BY_ID, CHECK, FLOW
+from mainspring.store.schema import BEFORE, BY_ID, CHECK, FLOW_ENDED
 
 T = TypeVar("T")
 _SPAWNED_A_SECOND = 4_000
@@ -119,9 +119,8 @@ async def _run_fan(
     if done.result != options.fan_in or done.finished_at is None:
         raise RuntimeError(f"the fan-in is {done.state}: {done.error}")
     children = {"flow": root.id, "state": COMPLETED}
-    (last,) = place.jobs.aggregate(
-        [{"$match": children}, {"$group": {"_id": None, "n": {"$sum": 1}, "at": {"$max": "$finished_at"}}}], hint=FLOW
-    )
+    ends: Document = {"_id": None, "n": {"$sum": 1}, "at": {"$max": "$finished_at"}}
+    (last,) = place.jobs.aggregate([{"$match": children}, {"$group": ends}], hint=FLOW_ENDED)
     if last["n"] != options.fan_in:
         raise RuntimeError(f"{last['n']} of {options.fan_in} children are completed")
     rate = options.fan_in / (last["at"].replace(tzinfo=due.tzinfo) - due).total_seconds()

@@ -31,6 +31,7 @@ from mainspring.store.schema import (
     FINISHED_INDEX,
     FIRINGS,
     FLOW,
+    FLOW_ENDED,
     GOING,
     GROUPED,
     HANDLERS,
@@ -101,7 +102,9 @@ JOB_INDEXES = [
     ),
     _partial(BEFORE_BADLY, {"before": {"$exists": True}, "state": {"$in": list(BADLY_ENDED)}}, "before", "_id"),
     _partial(CHECK, {"check_at": {"$exists": True}}, "check_at"),
-    _partial(FLOW, {"flow": {"$exists": True}}, "flow", "state", "node", "_id"),
+    # The members of a flow, live and ended ones. Without the state in the key of the first, a claim writes neither.
+    _partial(FLOW, {"flow": {"$exists": True}, "state": {"$in": list(NOT_ENDED)}}, "flow", "node", "_id"),
+    _partial(FLOW_ENDED, {"flow": {"$exists": True}, "state": {"$in": list(FINISHED)}}, "flow", "state", "node", "_id"),
     _partial(ROOTS, {"root": True}, "root", "created_at", "_id"),
 ]
 SIGNAL_INDEXES = [
@@ -112,8 +115,11 @@ SIGNAL_INDEXES = [
 EARLIER_FILTERS: dict[str, list[dict[str, object]]] = {
     SEQ: [{"seq": {"$exists": True}, "state": {"$in": [*LIVE, FAILED]}}]
 }
-# The keys of indexes that were made without the last of those that they have now. Such an index is replaced.
-EARLIER_KEYS: dict[str, list[str]] = {WAITING_BY_QUEUE: ["queue", "waiting_for.by"]}
+# The keys that indexes of these names had before. Such an index is replaced.
+EARLIER_KEYS: dict[str, list[str]] = {
+    WAITING_BY_QUEUE: ["queue", "waiting_for.by"],
+    FLOW: ["flow", "state", "node", "_id"],
+}
 # The indexes that only workers of schema version 1 need, of jobs and of gates: a migration drops them at its end.
 EARLIER_INDEXES = {"": ("held", "waiting", "raw"), "gates": ("open",)}
 REDRIVE_INDEXES = [

@@ -404,11 +404,12 @@ DEAD, GROUPED, UNDER_WAY, STARTED = "dead", "grouped", "under_way", "started"
 OPEN_OPERATIONS = "open"
 SEALED = "sealed"
 FAILURES = "failures"
-BEFORE, BEFORE_BADLY, CHECK, FLOW, ROOTS, SIGNALS, SENT = (
+BEFORE, BEFORE_BADLY, CHECK, FLOW, FLOW_ENDED, ROOTS, SIGNALS, SENT = (
     "before",
     "before_badly",
     "check",
     "flow",
+    "flow_ended",
     "roots",
     "signals",
     "sent",

@@ -508,7 +508,7 @@ async def test_plain_jobs_have_no_field_index_entry_or_statement_of_flows(
     of_flows |= {"cancel_tree", "retry_tree", "spawned"}
     async for document in db.jobs.find({}, hint="_id_"):
         assert not of_flows & document.keys()
-    conditions = {"check": "check_at", "flow": "flow", "roots": "root", "before": "before"}
+    conditions = {"check": "check_at", "flow": "flow", "flow_ended": "flow", "roots": "root", "before": "before"}
     for index, field in conditions.items():
         found = await db.jobs.find({field: {"$exists": True}, **_partial(index)}, hint=index).to_list()
         assert found == []
@@ -518,4 +518,6 @@ async def test_plain_jobs_have_no_field_index_entry_or_statement_of_flows(
 def _partial(index: str) -> dict[str, Any]:
     if index == "roots":
         return {"root": True}
+    if index == "flow_ended":
+        return {"state": {"$in": ["completed", "failed"]}}
     return {"state": {"$in": ["pending", "failed"]}} if index == "before" else {}

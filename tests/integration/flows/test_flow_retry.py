@@ -17,7 +17,7 @@ from mainspring.store.collection import Collection
 from mainspring.store.flows import retrying
 from mainspring.store.flows.retrying import FlowRetries
 from mainspring.store.refusals import change_jobs
-from mainspring.store.schema import FLOW
+from mainspring.store.schema import FLOW_ENDED
 
 SOON = 30
 
@@ -121,7 +121,7 @@ async def test_no_check_ends_a_member_again_while_the_others_are_put_back(
         waits = [f"{run.id}.{node}#after" for node in ("b-middle", "a-last")]
 
         async def checked(jobs: Collection, *args: Any, **options: Any) -> Any:
-            if options.get("hint") == FLOW:
+            if options.get("hint") == FLOW_ENDED:
                 await checks.check(waits)
             return await find_all(jobs, *args, **options)
 

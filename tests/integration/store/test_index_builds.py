@@ -209,3 +209,21 @@ async def test_a_chore_whose_index_was_dropped_has_it_made_again(make_scheduler:
         return LEASE in await db.jobs.index_information()
 
     await eventually(is_there)
+
+
+@pytest.mark.fresh_database
+@pytest.mark.parametrize(
+    "name, earlier, condition, now",
+    [
+        ("waiting_by_queue", ["queue", "waiting_for.by"], "waiting_for.by", ["queue", "waiting_for.by", "run_at"]),
+        ("flow", ["flow", "state", "node", "_id"], "flow", ["flow", "node", "_id"]),
+    ],
+)
+async def test_an_index_of_an_earlier_version_is_replaced(
+    make_scheduler: Make, db: Database, name: str, earlier: list[str], condition: str, now: list[str]
+) -> None:
+    filter = {condition: {"$exists": True}}
+    await db.jobs.create_index([(key, 1) for key in earlier], name=name, partialFilterExpression=filter)
+    await make_scheduler().connect()
+    index = (await db.jobs.index_information())[name]
+    assert [key for key, _ in index["key"]] == now

@@ -184,15 +184,3 @@ async def test_the_oldest_of_many_waiting_jobs_is_found_by_few_keys(
         one = await store.oldest_due.waiting("queue-00")
     assert one is not None and one.since == now - timedelta(seconds=MANY - 60)
     assert spent.keys <= 12, vars(spent)
-
-
-@pytest.mark.fresh_database
-async def test_the_index_of_an_earlier_version_is_replaced(make_scheduler: Make, db: Database) -> None:
-    await db.jobs.create_index(
-        [("queue", 1), ("waiting_for.by", 1)],
-        name="waiting_by_queue",
-        partialFilterExpression={"waiting_for.by": {"$exists": True}},
-    )
-    await make_scheduler().connect()
-    index = (await db.jobs.index_information())["waiting_by_queue"]
-    assert [key for key, _ in index["key"]] == ["queue", "waiting_for.by", "run_at"]

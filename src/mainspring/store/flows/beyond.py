@@ -14,7 +14,7 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.flows.retrying import bad_members
 from mainspring.store.flows.tree import live_children, live_members
 from mainspring.store.reach import reached
-from mainspring.store.schema import BEFORE, FLOW
+from mainspring.store.schema import BEFORE, FLOW, FLOW_ENDED
 
 
 class FlowsBeyond:
@@ -43,7 +43,7 @@ class FlowsBeyond:
         if scope.everything:
             return False
         bad, caused = bad_members(flow_id)
-        return await self._any(bad, FLOW, scope) or await self._any(caused, FLOW, scope)
+        return await self._any(bad, FLOW_ENDED, scope) or await self._any(caused, FLOW_ENDED, scope)
 
     async def _any(self, filter: Document, hint: str, scope: Scope) -> bool:
         foreign = {"$nor": [reached(scope)], "name": {"$nin": list(FLOW_NAMES)}}

@@ -1,7 +1,8 @@
 """Reading flows: their roots in pages, and how many of their jobs are in which state, by node.
 
-A count looks at a bounded number of index keys, however large the flow is. The index `flow` has the jobs of a flow by
-state and node: a node with more jobs than a look takes is skipped over, and its number is a lower bound.
+A count looks at a bounded number of index keys, however large the flow is. The index `flow_ended` has the ended jobs of
+a flow by state and node, the index `flow` the others by node; the state of these is read from the jobs, the oldest
+first. A node with more jobs than a look takes is skipped over, and its numbers are lower bounds.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainspring.model.access.api_keys import Scope
-from mainspring.model.jobs.job import STATES
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.jobs.job import FINISHED, PENDING, RUNNING
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
+from mainspring.store.flows.tree import live_members
 from mainspring.store.reach import both, reached
-from mainspring.store.schema import BY_ID, FLOW, ROOTS
+from mainspring.store.schema import BY_ID, FLOW, FLOW_ENDED, LEASE, ROOTS
 from mainspring.store.views.search import Searching, Stretch
 from mainspring.store.views.walks import Walk
 
@@ -23,7 +25,6 @@ MOST_KEYS = 2_000
 """The most index keys that one count looks at."""
 _LOOK = 250
 _LISTED = {"result": 0, "log": 0, "attempts": 0, "data.nodes": 0}
-_BY_NODE = [("flow", 1), ("state", 1), ("node", 1), ("_id", 1)]
 
 
 @dataclass(slots=True)
@@ -59,6 +60,15 @@ class Looked:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The jobs of a flow that are in one index, or in one state of it, in the order of its keys."""
+
+    hint: str
+    filter: Document
+    keys: tuple[str, ...]
+
+
 class FlowReads:
     """The store's reads of flows."""
 
@@ -89,27 +99,26 @@ class FlowReads:
         """Some jobs of a flow, of all its nodes and states, with these fields beside those that scopes need. Bounded as
         `count` is."""
         found, keys = Looked(), most
-        shown = dict.fromkeys(("state", "node", "name", "queue", *fields), 1)
-        for state in STATES:
-            keys = await self._look_at_state({"flow": flow_id, "state": state}, shown, found, keys)
+        for part in (_live(flow_id), *_ended(flow_id)):
+            keys = await self._look_at(part, fields, found, keys)
         return found
 
-    async def _look_at_state(self, fixed: Document, fields: dict[str, int], found: Looked, keys: int) -> int:
-        """Read jobs in one state, node after node; returns how many keys may still be looked at."""
+    async def _look_at(self, part: _Part, fields: Sequence[str], found: Looked, keys: int) -> int:
+        """Read jobs of a part, node after node; returns how many keys may still be looked at."""
         after: Document = {}
         while keys > 0:
             look = min(_LOOK, keys)
-            documents = await self._connection.jobs.find_all(
-                {**fixed, **after}, fields, sort=_BY_NODE, hint=FLOW, limit=look
-            )
+            documents = await self._read(part, {**part.filter, **after}, fields, look)
             keys -= max(1, len(documents))
             if len(documents) < look:
                 found.documents += documents
                 return keys
             first, last = (documents[place].get("node") or "" for place in (0, -1))
             if first == last:  # this node alone fills a look
+                if part.hint == FLOW:
+                    keys -= await self._look_further(part, last, fields, documents)
                 found.documents += documents
-                found.capped.add((last, fixed["state"]))
+                found.capped |= {(last, one["state"]) for one in documents}
                 after = {"node": {"$gt": last}}
                 continue
             found.documents += [one for one in documents if (one.get("node") or "") != last]
@@ -117,29 +126,57 @@ class FlowReads:
         found.complete = False
         return 0
 
+    async def _look_further(self, part: _Part, node: str, fields: Sequence[str], documents: list[Document]) -> int:
+        """Add to the oldest live jobs of a node some that run, and some of the youngest, where the oldest are all in
+        other states; returns how many keys were looked at. Jobs run in the order of their ids, but for those that wait
+        for another attempt."""
+        states, of_node = {one["state"] for one in documents}, {**part.filter, "node": node}
+        more: list[Document] = []
+        if RUNNING not in states:
+            running = {"state": RUNNING}
+            stages: list[Document] = [{"$match": running}, {"$sort": {"state": 1, "lease_until": 1}}, {"$limit": _LOOK}]
+            stages += [{"$match": {**of_node, **running}}, {"$project": _projection(fields)}]
+            more += await self._connection.jobs.aggregate(stages, hint=LEASE)
+        if PENDING not in states:
+            more += await self._read(part, of_node, fields, _LOOK, order=-1)
+        known = {one["_id"] for one in documents}
+        documents += [one for one in more if one["_id"] not in known]
+        return _LOOK * len({RUNNING, PENDING} - states)
+
+    async def _read(
+        self, part: _Part, filter: Document, fields: Sequence[str], limit: int, *, order: int = 1
+    ) -> list[Document]:
+        sort = [(key, order) for key in part.keys]
+        return await self._connection.jobs.find_all(filter, _projection(fields), sort=sort, hint=part.hint, limit=limit)
+
     async def count(self, flow_id: str, *, exact: bool = False, most: int = MOST_KEYS) -> NodeCounts:
         """How many jobs of a flow are in which state, by node. At most so many keys are looked at, or all."""
-        found = NodeCounts()
         if exact:
-            for one in await self._grouped({"flow": flow_id}, None):
-                found.add(one["_id"]["node"] or "", one["_id"]["state"], one["n"])
+            found = NodeCounts()
+            # Ended jobs come first: one that ends meanwhile is not counted twice.
+            for part in (*_ended(flow_id), _live(flow_id)):
+                for one in await self._grouped(part, part.filter, None):
+                    found.add(one["_id"]["node"] or "", one["_id"]["state"], one["n"])
             return found
-        keys = most
-        for state in STATES:
-            keys = await self._count_state(flow_id, state, found, keys)
+        looked = Looked()
+        keys = await self._look_at(_live(flow_id), (), looked, most)
+        found = looked.counts(EVERYTHING)
+        for part in _ended(flow_id):
+            keys = await self._count(part, found, keys)
         return found
 
     async def total(self, flow_id: str, node: str) -> int:
         """The number of jobs of one node. It reads as many keys."""
-        ranges = [{"flow": flow_id, "state": state, "node": node} for state in STATES]
-        return sum([await self._connection.jobs.count(one, hint=FLOW) for one in ranges])
+        parts = (*_ended(flow_id), _live(flow_id))
+        return sum([await self._connection.jobs.count({**one.filter, "node": node}, hint=one.hint) for one in parts])
 
-    async def _count_state(self, flow_id: str, state: str, found: NodeCounts, keys: int) -> int:
-        """Count the jobs in one state, node after node; returns how many keys may still be looked at."""
-        after: Document = {}
+    async def _count(self, part: _Part, found: NodeCounts, keys: int) -> int:
+        """Count the jobs of a part, node after node, in the index alone; returns how many keys may still be looked
+        at."""
+        state, after = part.filter["state"], Document()
         while keys > 0:
             look = min(_LOOK, keys)
-            groups = await self._grouped({"flow": flow_id, "state": state, **after}, look)
+            groups = await self._grouped(part, {**part.filter, **after}, look)
             groups.sort(key=lambda one: one["_id"]["node"] or "")
             looked = sum(one["n"] for one in groups)
             keys -= max(1, looked)
@@ -159,15 +196,29 @@ class FlowReads:
         found.complete = False
         return 0
 
-    async def _grouped(self, filter: Document, limit: int | None) -> list[Document]:
+    async def _grouped(self, part: _Part, filter: Document, limit: int | None) -> list[Document]:
         stages: list[Document] = [{"$match": filter}]
         if limit is not None:
-            stages += [{"$sort": {"flow": 1, "state": 1, "node": 1, "_id": 1}}, {"$limit": limit}]
+            stages += [{"$sort": dict.fromkeys(part.keys, 1)}, {"$limit": limit}]
         stages += [
             {"$project": {"_id": 0, "state": 1, "node": 1}},
             {"$group": {"_id": {"node": "$node", "state": "$state"}, "n": {"$sum": 1}}},
         ]
-        return await self._connection.jobs.aggregate(stages, hint=FLOW)
+        return await self._connection.jobs.aggregate(stages, hint=part.hint)
+
+
+def _live(flow_id: str) -> _Part:
+    return _Part(FLOW, live_members(flow_id), ("flow", "node", "_id"))
+
+
+def _ended(flow_id: str) -> list[_Part]:
+    keys = ("flow", "state", "node", "_id")
+    return [_Part(FLOW_ENDED, {"flow": flow_id, "state": state}, keys) for state in FINISHED]
+
+
+def _projection(fields: Sequence[str]) -> dict[str, int]:
+    """What is read of a job: these fields, and those that scopes need."""
+    return dict.fromkeys(("state", "node", "name", "queue", *fields), 1)
 
 
 def is_within(document: Document, scope: Scope) -> bool:

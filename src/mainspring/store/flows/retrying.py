@@ -24,11 +24,13 @@ from mainspring.store.flows.looks import first_look
 from mainspring.store.flows.waiters import predecessors_again
 from mainspring.store.jobs.edit import Jobs, again_stages
 from mainspring.store.refusals import change_jobs
-from mainspring.store.schema import BADLY_ENDED, BUMP, BY_ID, FLOW
+from mainspring.store.schema import BADLY_ENDED, BUMP, BY_ID, FLOW, FLOW_ENDED
 
 _BATCH = 1000
 _CARRIED_ON = 30.0
 """After how many seconds the sweep carries on a retry, whose process must have died."""
+# There is no "/" in the name of a declared node. Of the items of map nodes, only the keys of the index are read.
+_A_NODE = {"$regex": "^[^/]+$"}
 _GONE = dict.fromkeys(("finished_at", "error", "because", "fingerprint", "cancel_tree"), "$$REMOVE")
 
 
@@ -70,7 +72,7 @@ class FlowRetries:
         later = {"finished_at": {"$gt": now}}
         bad, caused = bad_members(str(root_id))
         latest = now
-        for among, hint in (({"_id": root_id}, BY_ID), (bad, FLOW), (caused, FLOW)):
+        for among, hint in (({"_id": root_id}, BY_ID), (bad, FLOW_ENDED), (caused, FLOW_ENDED)):
             found = await self._connection.jobs.find_all(
                 {**among, **later}, {"finished_at": 1}, sort=[("finished_at", -1)], hint=hint, limit=1
             )
@@ -150,7 +152,7 @@ class FlowRetries:
                 {**filter, **passed.filter(filter)},
                 {"before": 1, "because": 1, "node": 1},
                 sort=[("node", -1), ("_id", -1)],
-                hint=FLOW,
+                hint=FLOW_ENDED,
                 limit=_BATCH,
             )
             if not found or "because" not in filter:
@@ -184,7 +186,8 @@ class FlowRetries:
 
     async def _seal(self, flow_id: str) -> set[str]:
         """Seal the nodes that were put back; those that are being laid out have other predecessors to come."""
-        put_back = {"flow": flow_id, "state": BLOCKED, "waits.retried": True}
+        put_back: Document = {"flow": flow_id, "state": BLOCKED, "waits.retried": True}
+        put_back["node"] = _A_NODE
         found = await self._connection.jobs.find_all(put_back, {"waits.ids": 1}, hint=FLOW)
         if found:
             look = first_look(self._connection.clock.expression())
@@ -211,7 +214,7 @@ class FlowRetries:
 
 def bad_members(flow_id: str) -> tuple[Document, Document]:
     """The filters for the members that a retry runs again: those that ended badly, and those that were cancelled
-    because of them; for the index FLOW."""
+    because of them; for the index FLOW_ENDED."""
     caused = {"flow": flow_id, "state": CANCELLED, "because": {"$exists": True}, "error.type": {"$ne": SKIPPED}}
     return {"flow": flow_id, "state": {"$in": [FAILED, EXPIRED]}}, caused
 

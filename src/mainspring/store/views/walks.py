@@ -7,7 +7,7 @@ the jobs themselves can (`wanted`). Searches, counts, exports, `scheduler.jobs` 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,7 +20,19 @@ from mainspring.store.connection import Document
 from mainspring.store.jobs.upkeep import NO_HANDLER, NO_KEY, TOO_NEW
 from mainspring.store.reach import both, reached
 from mainspring.store.schedules.codec import OVERLAP
-from mainspring.store.schema import BY_ID, CLAIM, DEAD, FINISHED_INDEX, FLOW, LEASE, LINE, SCHEDULE, WAITING_FOR
+from mainspring.store.schema import (
+    BY_ID,
+    CLAIM,
+    DEAD,
+    FINISHED_INDEX,
+    FLOW,
+    FLOW_ENDED,
+    LEASE,
+    LINE,
+    NOT_ENDED,
+    SCHEDULE,
+    WAITING_FOR,
+)
 
 # A job may have ended this much earlier than it was made, by different clocks.
 _SKEW = timedelta(minutes=1)
@@ -31,6 +43,7 @@ _LAST_ID = EPOCH + timedelta(seconds=(1 << 32) - 1)
 # The reasons of waiting jobs that are on no wait list.
 _HOLDERS = (NO_HANDLER, NO_KEY, OVERLAP, TOO_NEW)
 _ORDER = ("priority", "run_at", "_id")
+_LIVE_STATES: Document = {"state": {"$in": list(NOT_ENDED)}}
 
 Place = tuple[Any, ...]
 """The key at which a walk goes on; empty at its beginning."""
@@ -107,18 +120,28 @@ def walks_of(search: Search) -> list[Walk]:
 
 
 def _of_flow(search: Search, wanted: Document) -> list[Walk]:
-    """The walks for the members of a flow, by state and node. Those below a node have paths that begin with its own."""
+    """The walks for the members of a flow, by node: first live ones, whose index does not tell which of the live states
+    they are in, then ended ones by state."""
     wanted = both(wanted, {} if search.schedule_id is None else {"schedule_id": {"$eq": search.schedule_id}})
     walks: list[Walk] = []
+    fixed: Document = {"flow": search.flow_id}
+    if live := [state for state in search.states if state in NOT_ENDED]:
+        of_live = wanted if len(live) == len(NOT_ENDED) else both(wanted, {"state": {"$in": live}})
+        walks += _by_node(search, Walk(FLOW, fixed, ("node", "_id"), 1, within=_LIVE_STATES, wanted=of_live))
     for state in search.states:
-        fixed: Document = {"flow": search.flow_id, "state": state}
-        if search.node is None:
-            walks.append(Walk(FLOW, fixed, ("node", "_id"), 1, wanted=wanted))
-            continue
-        below = {"node": {"$gte": f"{search.node}/", "$lt": f"{search.node}0"}}  # "0" follows "/"
-        walks.append(Walk(FLOW, {**fixed, "node": search.node}, ("_id",), 1, wanted=wanted))
-        walks.append(Walk(FLOW, fixed, ("node", "_id"), 1, within=below, wanted=wanted))
+        if state in FINISHED:
+            walks += _by_node(search, Walk(FLOW_ENDED, {**fixed, "state": state}, ("node", "_id"), 1, wanted=wanted))
     return walks
+
+
+def _by_node(search: Search, walk: Walk) -> list[Walk]:
+    """The parts of a walk along members that are of the node of a search, if it has one, and of those below it: their
+    paths begin with its own."""
+    if search.node is None:
+        return [walk]
+    below = {"node": {"$gte": f"{search.node}/", "$lt": f"{search.node}0"}}  # "0" follows "/"
+    own = replace(walk, fixed={**walk.fixed, "node": search.node}, keys=("_id",))
+    return [own, replace(walk, within=both(walk.within, below))]
 
 
 def _ended(search: Search, state: str, wanted: Document) -> Walk:
@@ -221,6 +244,8 @@ def told(walk: Walk, place: Place) -> str:
     if walk.index == FINISHED_INDEX or walk.index == DEAD:
         return f"{str(walk.fixed['state']).capitalize()} jobs were searched back to those that ended at {at}."
     if walk.index == FLOW:
+        return "Jobs of the flow were searched up to some that have not ended."
+    if walk.index == FLOW_ENDED:
         return f"Jobs of the flow were searched up to some that are {walk.fixed['state']}."
     if walk.index == SCHEDULE:
         return f"The schedule's jobs were searched back to {at}."
