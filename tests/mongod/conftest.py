@@ -92,9 +92,16 @@ class User:
         self._process.wait(60)
 
     def interrupt_group(self) -> None:
-        """What Ctrl-C in its terminal does."""
-        os.killpg(self.pid, signal.SIGINT)
-        self._process.wait(60)
+        """What Ctrl-C in its terminal does, pressed again until the process ends: Python notes a SIGINT that arrives
+        just before it waits for its input, and raises KeyboardInterrupt only after that wait."""
+        until = time.monotonic() + 60
+        while True:
+            os.killpg(self.pid, signal.SIGINT)
+            try:
+                self._process.wait(1)
+                return
+            except subprocess.TimeoutExpired:
+                assert time.monotonic() < until, "the process did not end after Ctrl-C"
 
     def end(self) -> None:
         if self._process.poll() is None:

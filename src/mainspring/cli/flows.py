@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from mainspring.cli.operate.choices import Limit, Reason
 from mainspring.cli.support.exit_codes import say
 from mainspring.cli.terminal.output import Columns, print_items, print_text
 from mainspring.cli.terminal.times import ago
-from mainspring.model.jobs.job import STATES
+from mainspring.model.jobs.job import BLOCKED, STATES
 from mainspring.model.printable import printable
 
 flows = typer.Typer(help="Flows: jobs that wait for other jobs.", no_args_is_help=True)
@@ -102,6 +103,12 @@ def _show(flow: Mapping[str, Any]) -> None:
     if flow["error"] is not None:
         print_text(printable(flow["error"]))
     print_items(flow["nodes"], _NODES)
+    if flow["state"] == BLOCKED and flow["kind"] == "dynamic":
+        job_id = shlex.quote(flow["id"])
+        say(
+            f"Its handler waits: mainspring jobs explain {job_id} tells what for, and mainspring flows signal {job_id} "
+            "NAME sends a signal."
+        )
     if not flow["complete"]:
         say("Not all jobs were counted: these numbers are lower bounds.")
 

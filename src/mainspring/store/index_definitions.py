@@ -107,6 +107,9 @@ JOB_INDEXES = [
     _partial(FLOW_ENDED, {"flow": {"$exists": True}, "state": {"$in": list(FINISHED)}}, "flow", "state", "node", "_id"),
     _partial(ROOTS, {"root": True}, "root", "created_at", "_id"),
 ]
+# The keys of these indexes that are arrays. An array in any other key comes from another program, and harms the index
+# until it is dropped: it cannot sort any more.
+ARRAY_KEYS = frozenset({"before", "sealed"})
 SIGNAL_INDEXES = [
     IndexModel([("job", ASCENDING), ("name", ASCENDING), ("at", ASCENDING)], name=SIGNALS),
     IndexModel([("at", ASCENDING)], name=SENT),

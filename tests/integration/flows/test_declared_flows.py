@@ -356,7 +356,7 @@ async def test_flows_are_listed_newest_first_in_pages_by_name_and_state(schedule
 
 async def test_a_plain_job_is_no_flow(scheduler: Scheduler) -> None:
     job = await scheduler.schedule("plain")
-    with pytest.raises(FlowNotFound, match="has made no children"):
+    with pytest.raises(FlowNotFound, match=f"has made no children. mainspring jobs explain {job.id} shows the job"):
         await scheduler.flows.get(job.id)
     with pytest.raises(FlowNotFound):
         await scheduler.flows.get("nothing")

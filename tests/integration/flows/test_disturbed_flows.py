@@ -17,7 +17,7 @@ from harness.waiting import eventually
 from mainspring import Continue, Fail, InvalidJob, Job, JobContext, Scheduler
 from mainspring.engine.flows.checker import Checker
 from mainspring.engine.flows.children import Children
-from mainspring.errors import Unavailable
+from mainspring.errors import JobStateError, Unavailable
 from mainspring.store.flows.retrying import FlowRetries
 from mainspring.store.flows.spawners import Spawners
 from mainspring.store.flows.spawning import Spawning
@@ -319,6 +319,36 @@ async def test_the_sweep_watches_a_cancelled_job_for_longer_than_an_operation_la
     assert "check_at" not in await waiters.get()
     await scheduler.retry("waiter")
     assert "cancel_tree" not in await waiters.get()
+
+
+async def test_a_job_of_a_cancelled_flow_that_is_retried_by_itself_is_cancelled_again_for_a_minute(
+    scheduler: Scheduler, db: Database
+) -> None:
+    store, waiters = await inside(scheduler).store(), Waiters(db)
+    wait = await waiters.waiter()
+    await waiters.child("c", "pending", wait, waits={"ids": ["c#all"], "total": [1], "sealed": True})
+    await waiters.child("deeper", "pending", "c#all")
+    await waiters.set("deeper", flow="waiter")
+    await scheduler.cancel("waiter", "wrong day")
+
+    async def sweep() -> None:
+        await waiters.due()
+        for marked in (await store.checks.sweep())[0].marked:
+            await store.trees.carry_on(marked)
+
+    await sweep()
+    with pytest.raises(JobStateError):
+        await scheduler.flows.retry("waiter")
+    assert await waiters.state("c") == "cancelled"
+    assert (await scheduler.retry("c")).state == "pending"
+    await sweep()
+    assert await waiters.state("c") == "cancelled"
+    await waiters.set("waiter", **{"cancel_tree.at": LONG_AGO})
+    await sweep()
+    assert (await scheduler.retry("c")).state == "pending", "it does not wait, although it has a predecessor"
+    assert (await store.checks.sweep())[0].marked == [], "the sweep has forgotten the cancellation"
+    assert (await waiters.state("c"), await waiters.state("deeper")) == ("pending", "cancelled")
+    assert await waiters.state() == "cancelled" and "cancel_tree" in await waiters.get(), "so it can make no children"
 
 
 # -- rounds, suspensions, edits ------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import Scheduler
+from harness.waiting import eventually
+from mainspring import JobContext, Scheduler
 from mainspring.cli.app import run
 
 Run = Callable[..., Awaitable[tuple[int, str, str]]]
@@ -74,6 +75,44 @@ async def test_a_signal_is_stored_for_a_job(scheduler: Scheduler, command: Run) 
     assert stored is not None and (stored["name"], stored["payload"]) == ("approved", {"by": "ann"})
     status, _, errors = await command("signal", job.id, "approved", "--payload", "yes")
     assert status != 0 and "JSON" in errors
+
+
+async def test_a_job_that_waits_for_a_signal_is_shown_with_the_commands_that_tell_and_send_it(
+    scheduler: Scheduler, command: Run
+) -> None:
+    @scheduler.job("approve")
+    async def approve(ctx: JobContext) -> None:
+        await ctx.wait_for("approved by boss")
+
+    @scheduler.job("order")
+    async def order(ctx: JobContext) -> None:
+        await ctx.call("ask", "approve")
+
+    await scheduler.start()
+    alone, parent = await scheduler.schedule("approve"), await scheduler.schedule("order")
+    child = f"{parent.id}.ask"
+
+    async def blocked() -> bool:
+        jobs = scheduler.client.get_default_database()["jobs"]
+        found = [str(one["_id"]) async for one in jobs.find({"check_at": {"$exists": True}}, hint="check")]
+        return {alone.id, child} <= set(found)
+
+    await eventually(blocked, 60)
+    status, told, hint = await command("show", alone.id)
+    assert status == 0 and told.startswith("approve (dynamic) is blocked: no jobs yet\n")
+    assert f"mainspring jobs explain {alone.id} tells what for" in hint
+    assert f"mainspring flows signal {alone.id} NAME sends" in hint
+    for verb in ("show", "cancel", "retry"):
+        status, _, errors = await command(verb, child)
+        assert status != 0 and f"is a part of the flow '{parent.id}'. Its handler waits for the signal" in errors
+        assert f"mainspring flows signal {child} 'approved by boss' sends it." in errors
+        assert f"mainspring jobs explain {child} shows the job." in errors
+    for one in (alone.id, child):
+        await scheduler.signal(one, "approved by boss")
+    await alone.wait(60)
+    await parent.wait(60)
+    assert "jobs explain" not in (await command("show", alone.id))[2], "it has ended"
+    assert "signal" not in (await command("show", child))[2], "it has ended"
 
 
 @pytest.mark.slow

@@ -213,6 +213,36 @@ async def test_a_sweep_that_failed_looks_at_fewer_jobs_until_it_gets_through(
     assert limits == [10_000, 2_500, 625, 1_250]
 
 
+@pytest.mark.parametrize("malformed", [{"cancel_tree": "yes"}, {"retry_tree": "yes"}])
+async def test_a_cancellation_that_cannot_be_carried_on_is_logged_once(
+    chore: CheckWaiting, clock: ManualClock, db: Database, caplog: pytest.LogCaptureFixture, malformed: dict[str, Any]
+) -> None:
+    root = {"state": "cancelled", "spawned": True, "root": True, **malformed}
+    await suspend(db, 2, **root)
+
+    async def look() -> list[str]:
+        """The jobs that one more look has told of, and that it has raised an error for."""
+        caplog.clear()
+        await db.jobs.update_many({"_id": {"$in": ["w0", "w1"]}}, {"$set": {"check_at": LONG_AGO}})
+        clock.advance(60)
+        told: list[str] = []
+        try:
+            await chore.run_once()
+        except Exception as error:
+            told.append(type(error).__name__)
+        lines = [record for record in caplog.records if "cannot be cancelled or retried" in record.getMessage()]
+        return [*sorted(str(record.__dict__["job_id"]) for record in lines), *told]
+
+    first = await look()
+    assert first[:2] == ["w0", "w1"] and len(first) == 3, "the sweep ends with the error of one of them"
+    assert [await look(), await look()] == [[], []]
+    await db.jobs.update_one({"_id": "w0"}, {"$unset": malformed})
+    await db.jobs.update_one({"_id": "w0"}, {"$set": {"cancel_tree": {"at": clock.now()}}})
+    assert await look() == []
+    await db.jobs.update_one({"_id": "w0"}, {"$set": malformed})
+    assert (await look())[:1] == ["w0"], "another fault after it was mended is told"
+
+
 async def test_a_worker_finds_a_lost_check_of_a_long_wait_before_its_next_look(
     scheduler: Scheduler, waiters: Waiters
 ) -> None:

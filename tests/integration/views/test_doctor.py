@@ -17,9 +17,13 @@ from harness.servers import Servers
 from mainspring import At, DoctorReport, Every, Scheduler
 from mainspring.cli.app import app
 from mainspring.store.doctor.server import ServerReads
+from mainspring.store.index_definitions import JOB_INDEXES
 
 Make = Callable[..., Scheduler]
 Database = AsyncDatabase[dict[str, Any]]
+
+
+JOB_INDEX_NAMES = [index.document["name"] for index in JOB_INDEXES]
 
 
 def told(report: DoctorReport, check: str) -> list[tuple[str, str]]:
@@ -71,6 +75,30 @@ async def test_a_missing_index_and_a_lost_job_are_problems(make_scheduler: Make,
     report = await scheduler.monitor.doctor()
     assert told(report, "leases")[0][0] == "problem" and job.queue in told(report, "leases")[0][1]
     assert told(report, "workers")[0][0] == "warning"
+
+
+async def test_an_index_with_an_array_in_a_key_is_told_until_it_is_made_again(
+    make_scheduler: Make, db: Database
+) -> None:
+    scheduler = await make_scheduler().connect()
+    array, now = [datetime.now(UTC)], datetime.now(UTC)
+    waits = {"_id": "w", "name": "known", "state": "blocked", "before": ["a#x", "b#x"], "sealed": ["k", "l"]}
+    await db.jobs.insert_many([waits, {"_id": "a", "name": "known", "state": "completed", "finished_at": now}])
+    assert [status for status, _ in told(await scheduler.monitor.doctor(), "indexes")] == ["ok"]
+    bad = {"v": 1, "name": "known", "state": "completed", "finished_at": now, "run_at": now}
+    for field, value in (("finished_at", array), ("run_at", array), ("waiting_for", [{"by": "limit"}])):
+        await db.jobs.insert_one({"waiting_for": {"by": "limit"}, **bad, "_id": "bad", field: value})
+        await db.jobs.delete_one({"_id": "bad"})
+    found = told(await scheduler.monitor.doctor(), "indexes")
+    spoiled = {name: text for _, text in found for name in JOB_INDEX_NAMES if f"index jobs.{name}," in text}
+    assert {status for status, _ in found} == {"warning"}
+    assert set(spoiled) == {"finished", "waiting_for", "waiting_by_queue"}
+    assert "an array in finished_at of jobs" in spoiled["finished"]
+    assert "an array in run_at and waiting_for of jobs" in spoiled["waiting_by_queue"]
+    for name in spoiled:
+        await db.jobs.drop_index(name)
+    again = await make_scheduler().connect()
+    assert [status for status, _ in told(await again.monitor.doctor(), "indexes")] == ["ok"]
 
 
 async def test_a_schedule_that_cannot_be_read_is_told_and_one_that_is_busy_is_not(

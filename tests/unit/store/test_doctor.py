@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from mainspring.store.doctor.server import asks_for_tls, data_members, is_full, is_loopback, majority_lag, members_down
+from mainspring.store import schema
+from mainspring.store.doctor.server import (
+    array_fields,
+    asks_for_tls,
+    data_members,
+    is_full,
+    is_loopback,
+    majority_lag,
+    members_down,
+)
+from mainspring.store.index_definitions import ARRAY_KEYS, JOB_INDEXES
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -46,6 +57,22 @@ def test_a_uri_says_whether_the_connection_is_encrypted(uri: str | None, encrypt
 def test_nodes_with_data_are_counted_with_those_that_are_never_primary() -> None:
     assert data_members({"hosts": ["a:1", "b:1"], "passives": ["c:1"], "arbiters": ["d:1"]}) == 3
     assert data_members({}) == 1, "a server that is no replica set"
+
+
+def test_the_plan_of_each_shard_tells_which_fields_of_an_index_are_arrays() -> None:
+    def scan(**paths: list[str]) -> dict[str, Any]:
+        return {"stage": "FETCH", "inputStage": {"stage": "IXSCAN", "indexName": "claim", "multiKeyPaths": paths}}
+
+    plan = {"shards": [{"winningPlan": scan(run_at=["run_at"], queue=[])}, {"winningPlan": scan(queue=["queue"])}]}
+    assert array_fields({"queryPlanner": {"winningPlan": plan}}, "claim") == {"run_at", "queue"}
+    assert array_fields({"queryPlanner": {"winningPlan": plan}}, "lease") == set()
+
+
+def test_the_keys_of_indexes_that_may_be_arrays_are_those_of_the_data_dictionary() -> None:
+    rows = (line.split("|") for line in (schema.__doc__ or "").partition("## jobs.signals")[0].splitlines())
+    arrays = {row[1].strip() for row in rows if len(row) > 3 and row[2].strip() == "array"}
+    keys = {key for index in JOB_INDEXES for key in index.document["key"]}
+    assert keys & arrays == ARRAY_KEYS
 
 
 def test_a_node_that_the_others_do_not_reach_is_down() -> None:

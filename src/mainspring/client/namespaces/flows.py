@@ -5,6 +5,7 @@ A flow is a root job and the jobs below it: a declared flow, a batch, or a job w
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,7 +22,7 @@ from mainspring.model.flows.ids import child_prefix
 from mainspring.model.flows.timeline import Timeline, TimelineRow, timeline_of
 from mainspring.model.flows.waits import read_waits
 from mainspring.model.flows.within import graph_within, nodes_within
-from mainspring.model.jobs.job import FAILED, STATES, Job, JobState
+from mainspring.model.jobs.job import BLOCKED, FAILED, STATES, Job, JobState
 from mainspring.model.jobs.retry import Seconds
 from mainspring.spelling import spelled_verbs
 from mainspring.store.codec import decode_job, document_id
@@ -301,10 +302,18 @@ def _shown(data: Any) -> Mapping[str, Any]:
 
 
 def _no_flow(document: Document) -> str:
-    flow = document.get("flow")
+    """What the job is that is not a flow, what its handler waits for, and the commands that tell more."""
+    flow, waits = document.get("flow"), read_waits(document.get("waits"))
+    told = "the job with this id has made no children."
     if isinstance(flow, str):
-        return f"the job with this id is a part of the flow {flow!r}."
-    return "the job with this id has made no children."
+        told = f"the job with this id is a part of the flow {flow!r}."
+    job_id = shlex.quote(str(document["_id"]))
+    signals = waits.signals if waits is not None and document.get("state") == BLOCKED else ()
+    if signals:
+        names = " or ".join(map(repr, signals))
+        told += f" Its handler waits for the signal {names}; mainspring flows signal {job_id} "
+        told += f"{shlex.quote(signals[0]) if len(signals) == 1 else 'NAME'} sends it."
+    return f"{told} mainspring jobs explain {job_id} shows the job."
 
 
 def _id(flow_id: object) -> str:

@@ -59,6 +59,8 @@ class IndexFact:
     present: bool
     uses: int | None = None
     since: datetime | None = None
+    arrays: tuple[str, ...] = ()
+    """The fields among its keys in which arrays were stored that do not belong there."""
 
 
 @dataclass(frozen=True, slots=True)

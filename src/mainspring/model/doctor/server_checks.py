@@ -151,7 +151,7 @@ def check_oplog(server: ServerFacts) -> Iterator[Finding]:
 
 
 def check_indexes(indexes: tuple[IndexFact, ...], at: datetime, *, workers: bool) -> Iterator[Finding]:
-    """Missing indexes, needed ones that no query uses, and others that cost writes."""
+    """Missing indexes, needed ones that cannot sort or that no query uses, and others that cost writes."""
     missing = [one for one in indexes if one.needed and not one.present]
     if missing:
         yield Finding(
@@ -160,6 +160,8 @@ def check_indexes(indexes: tuple[IndexFact, ...], at: datetime, *, workers: bool
             f"These indexes are missing or being built: {_names(missing)}.",
             "Start a worker, which creates them, and look for 'Building the indexes' in its log.",
         )
+    spoiled = [one for one in indexes if one.arrays]
+    yield from map(_spoiled, spoiled)
     idle = [one for one in indexes if one.needed and one.name in _ALWAYS_USED and _unused(one, at)]
     if idle and workers:
         text = f"Workers are alive, and no query has used {_names(idle)} for more than an hour."
@@ -172,12 +174,25 @@ def check_indexes(indexes: tuple[IndexFact, ...], at: datetime, *, workers: bool
         )
         text += "keeps them."
         yield Finding("indexes", "warning", text, "Drop them, unless one of your programs needs them.")
-    if not missing and not (idle and workers) and not unused:
+    if not missing and not spoiled and not (idle and workers) and not unused:
         needed = [one for one in indexes if one.needed]
         used = sum(bool(one.uses) for one in needed)
         counted = any(one.uses is not None for one in needed)
         more = f"; {used} of them were used since the server started" if counted else ""
         yield Finding("indexes", "ok", f"All {len(needed)} indexes are there{more}.")
+
+
+def _spoiled(index: IndexFact) -> Finding:
+    """An index that cannot sort, since another program has stored arrays in one of its keys."""
+    jobs = f"db.getCollection({index.collection!r})"
+    text = f"A program has stored an array in {' and '.join(index.arrays)} of jobs. Since then MongoDB cannot sort by "
+    text += f"the index {_names([index])}, and reads that use it walk over thousands of its entries."
+    arrays = f"{{$or: [{', '.join(f'{{{field!r}: {{$type: 4}}}}' for field in index.arrays)}]}}"
+    cure = f"Correct the jobs that still have one: {jobs}.find({arrays}). Then drop the index: "
+    cure += (
+        f"{jobs}.dropIndex({index.name!r}). The next process that connects, or a worker that misses it, makes it again."
+    )
+    return Finding("indexes", "warning", text, cure)
 
 
 def check_tls(server: ServerFacts) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from mainspring import clock as clocks
 from mainspring.errors import ConfigurationError
 from mainspring.model.doctor.facts import IndexFact, OplogFacts, ServerFacts, Topology
 from mainspring.store.connection import Connection, Document
+from mainspring.store.index_definitions import ARRAY_KEYS
 
 T = TypeVar("T")
 _ALMOST = 0.9
@@ -63,12 +64,14 @@ class ServerReads:
     async def indexes(self) -> list[IndexFact]:
         """The indexes that Mainspring needs, and others on its collections, with the number of their uses."""
         standing = await self._connection.indexes.standing()
+        arrays = {(self._connection.jobs.name, index): fields for index, fields in (await self._arrays()).items()}
         found: list[IndexFact] = []
         for collection in dict.fromkeys(name for name, _, _ in standing):
             uses = await self._uses(collection)
             needed = {index: there for name, index, there in standing if name == collection}
             for index, there in needed.items():
-                found.append(IndexFact(collection, index, True, there, *_use(uses, index)))
+                fields = arrays.get((collection, index), ())
+                found.append(IndexFact(collection, index, True, there, *_use(uses, index), fields))
             others = [index for index in uses or () if index not in needed and index != _BY_ID]
             found += [IndexFact(collection, index, False, True, *_use(uses, index)) for index in others]
         return found
@@ -85,6 +88,20 @@ class ServerReads:
             uses, since = int(row["accesses"]["ops"]), _aware(row["accesses"]["since"])
             other = found.get(row["name"])
             found[row["name"]] = (uses, since) if other is None else (uses + other[0], max(since, other[1]))
+        return found
+
+    async def _arrays(self) -> dict[str, tuple[str, ...]]:
+        """By index of jobs, the fields among its keys in which arrays were stored that do not belong there. MongoDB
+        remembers that for as long as the index exists, and tells it in a plan that is made and not run."""
+        jobs = self._connection.jobs.raw
+        found: dict[str, tuple[str, ...]] = {}
+        with self._connection.deadline():
+            for index in await _allowed(_listed(jobs.list_indexes())) or ():
+                # A partial index is only in the plan of a query for the documents that it has.
+                wanted = {"find": jobs.name, "filter": index.get("partialFilterExpression", {}), "hint": index["name"]}
+                told = await _allowed(jobs.database.command("explain", wanted, verbosity="queryPlanner"))
+                if told is not None and (fields := array_fields(told, index["name"]) - ARRAY_KEYS):
+                    found[index["name"]] = tuple(sorted(fields))
         return found
 
     async def _oplog(self) -> OplogFacts | None:
@@ -129,6 +146,17 @@ async def _listed(cursor: Awaitable[Any]) -> list[Document]:
 
 def _use(uses: Mapping[str, tuple[int, datetime]] | None, index: str) -> tuple[int | None, datetime | None]:
     return (None, None) if uses is None else uses.get(index, (None, None))
+
+
+def array_fields(plan: Any, index: str) -> set[str]:
+    """The fields among the keys of an index that are arrays in some document, by a plan that uses the index."""
+    if isinstance(plan, list):
+        return {field for one in plan for field in array_fields(one, index)}
+    if not isinstance(plan, Mapping):
+        return set()
+    if plan.get("indexName") == index and isinstance(plan.get("multiKeyPaths"), Mapping):
+        return {field for arrays in plan["multiKeyPaths"].values() for field in arrays}
+    return {field for one in plan.values() for field in array_fields(one, index)}
 
 
 def data_members(hello: Mapping[str, Any]) -> int:

@@ -159,6 +159,17 @@ def test_indexes_that_are_missing_idle_or_foreign_are_told_apart() -> None:
     assert [one.status for one in found(replace(SOUND, indexes=(rare, new)), "indexes")] == ["ok"]
 
 
+def test_an_index_that_had_arrays_in_its_keys_is_told_with_the_way_to_make_it_again() -> None:
+    day = NOW - timedelta(days=1)
+    index = IndexFact("app.jobs", "finished", True, True, 5, day, ("finished_at", "state"))
+    (finding,) = found(replace(SOUND, indexes=(index,)), "indexes")
+    assert finding.status == "warning"
+    assert "an array in finished_at and state of jobs" in finding.text and "app.jobs.finished" in finding.text
+    wanted = "find({$or: [{'finished_at': {$type: 4}}, {'state': {$type: 4}}]})"
+    assert f"db.getCollection('app.jobs').{wanted}" in finding.cure
+    assert "db.getCollection('app.jobs').dropIndex('finished')" in finding.cure
+
+
 def test_an_idle_index_is_no_news_while_no_worker_is_alive() -> None:
     idle = IndexFact("jobs", "claim", True, True, 0, NOW - timedelta(days=1))
     assert [one.status for one in found(replace(working(workers=()), indexes=(idle,)), "indexes")] == ["ok"]

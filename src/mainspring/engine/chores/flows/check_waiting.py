@@ -8,8 +8,9 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from mainspring.engine.chores.chore import Chore
+from mainspring.engine.chores.chore import Chore, ChoreContext
 from mainspring.errors import Unavailable
+from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
 from mainspring.store.flows.checks import SWEPT_AT_ONCE
 from mainspring.store.refusals import brief
@@ -18,6 +19,7 @@ logger = logging.getLogger("mainspring")
 
 _LOOK_EVERY = timedelta(seconds=5)
 _FEWEST = 500
+_MOST_REMEMBERED = 10_000
 
 
 class CheckWaiting(Chore):
@@ -34,6 +36,11 @@ class CheckWaiting(Chore):
     _known = False
     """Whether a look is known to be due at `_next`, so that there is no need to ask for it then."""
     _batch = SWEPT_AT_ONCE
+
+    def __init__(self, context: ChoreContext) -> None:
+        super().__init__(context)
+        self._told: dict[DocumentId, type[Exception]] = {}
+        """The last error of each job whose mark could not be carried on."""
 
     async def run_once(self) -> bool:
         now = self._context.store.clock.now()
@@ -60,20 +67,34 @@ class CheckWaiting(Chore):
         return found >= batch
 
     async def _carry_on(self, marked: Sequence[Document]) -> None:
-        """Carry on the cancellations and retries of flows; one that fails for good keeps none of the others waiting."""
-        errors: list[Exception] = []
+        """Carry on the cancellations and retries of flows; one that fails for good keeps none of the others waiting. It
+        is tried again at each look, and told once: what another program has written into a mark stays there."""
+        fresh: list[Exception] = []
         for one in marked:
             try:
                 await self._context.checker.carry_on(one)
             except Unavailable:
                 raise
             except Exception as error:
+                if self._is_told(one["_id"], error):
+                    await self._context.store.connection.indexes.mend(error)
+                    continue
                 logger.error(
                     "The jobs below job %s cannot be cancelled or retried: %s",
                     one["_id"],
                     brief(error),
                     extra={"job_id": str(one["_id"])},
                 )
-                errors.append(error)
-        if errors:
-            raise errors[0]
+                fresh.append(error)
+            else:
+                self._told.pop(one["_id"], None)
+        if fresh:
+            raise fresh[0]
+
+    def _is_told(self, job_id: DocumentId, error: Exception) -> bool:
+        """Whether this process has told of such an error of this job before; from now on it has."""
+        before = self._told.pop(job_id, None)
+        self._told[job_id] = type(error)
+        if len(self._told) > _MOST_REMEMBERED:
+            del self._told[next(iter(self._told))]
+        return before is type(error)
