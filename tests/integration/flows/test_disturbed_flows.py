@@ -351,6 +351,31 @@ async def test_a_job_of_a_cancelled_flow_that_is_retried_by_itself_is_cancelled_
     assert await waiters.state() == "cancelled" and "cancel_tree" in await waiters.get(), "so it can make no children"
 
 
+async def test_a_retried_job_of_a_cancelled_flow_that_makes_children_is_cancelled_and_does_not_run_for_ever(
+    scheduler: Scheduler, db: Database
+) -> None:
+    runs = 0
+
+    @scheduler.job("parent")
+    async def parent(ctx: JobContext) -> None:
+        nonlocal runs
+        runs += 1
+        await ctx.call("leaf", "nothing")
+
+    await scheduler.start()
+    waiters = Waiters(db)
+    wait = await waiters.waiter()
+    member = await scheduler.schedule("parent", delay=3600)
+    await db.jobs.update_one({"name": "parent"}, {"$set": {"flow": "waiter", "before": [wait]}}, hint="_id_")
+    await scheduler.cancel("waiter")
+    assert (await member.wait(60)).state == "cancelled"
+    await waiters.set("waiter", **{"cancel_tree.at": LONG_AGO})
+    ended = await (await scheduler.retry(member.id)).wait(20)
+    assert (ended.state, runs) == ("cancelled", 1)
+    assert ended.error is not None and "flow" in ended.error.message
+    assert await db.jobs.count_documents({"name": "nothing"}, hint="_id_") == 0
+
+
 # -- rounds, suspensions, edits ------------------------------------------------------------------------------------
 
 

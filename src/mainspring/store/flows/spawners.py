@@ -3,6 +3,8 @@
 Keeps true: no child outlives the cancellation of its flow. The first look refuses a job that is cancelled, or is held
 by another worker by now; the second look cancels the children that were stored meanwhile. A process that dies between
 the two has stored them within one deadline of the first look: the sweep watches a cancelled job for longer than that.
+A job of a cancelled flow that was retried by itself is ended as cancelled: given back, it would run again at once, for
+ever.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mainspring.errors import ClaimLost
+from mainspring.errors import Cancel, ClaimLost
 from mainspring.model.jobs.job import RUNNING
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
@@ -41,8 +43,8 @@ class Spawners:
         self._connection = connection
 
     async def begin(self, spawner: Spawner) -> None:
-        """Raise ClaimLost where a job is cancelled, or runs elsewhere. The first time, note that it makes children: its
-        cancellation concerns them from now on."""
+        """Raise ClaimLost where a job is cancelled, or runs elsewhere, and Cancel where its flow is cancelled. The first
+        time, note that it makes children: its cancellation concerns them from now on."""
         if not spawner.noted:
             mine = {"_id": spawner.id, "state": RUNNING, "token": spawner.token, "cancel": None}
             # A root shows itself here, too: after a crash it may get to its end without a suspension.
@@ -52,8 +54,7 @@ class Spawners:
                 raise _stopped(spawner)
             spawner.noted = True
         own, root = await self._look(spawner)
-        if not _holds(own, spawner) or _cancelled(own) or _cancelled(root):
-            raise _stopped(spawner)
+        _check(spawner, own, root)
 
     async def end(self, spawner: Spawner, made: Sequence[DocumentId]) -> None:
         """Look again, after these children were stored: cancel them where the job was cancelled meanwhile."""
@@ -62,9 +63,7 @@ class Spawners:
         own, root = await self._look(spawner)
         if _cancelled(own) or _cancelled(root):
             await self._cancel(made)
-            raise _stopped(spawner)
-        if not _holds(own, spawner):  # the run that holds the job now makes the same children
-            raise _stopped(spawner)
+        _check(spawner, own, root)  # where another run holds the job by now, it makes the same children
 
     async def _cancel(self, made: Sequence[DocumentId]) -> None:
         live, mirror = {"state": {"$in": list(NOT_ENDED)}}, self._connection.mirror
@@ -88,6 +87,14 @@ def _holds(document: Document, spawner: Spawner) -> bool:
 
 def _cancelled(document: Document) -> bool:
     return document.get("cancel") is not None or document.get("cancel_tree") is not None
+
+
+def _check(spawner: Spawner, own: Document, root: Document) -> None:
+    """Raise where a job makes no more children."""
+    if not _holds(own, spawner) or _cancelled(own):
+        raise _stopped(spawner)
+    if _cancelled(root):
+        raise Cancel(f"Its flow {spawner.root} was cancelled, so that it can make no children.")
 
 
 def _stopped(spawner: Spawner) -> ClaimLost:
