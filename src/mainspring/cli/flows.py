@@ -28,6 +28,7 @@ _LIST: Columns = {
     "QUEUE": lambda one: one["queue"],
     "CREATED": lambda one: ago(one["createdAt"]),
 }
+_SPARE = ("KIND", "QUEUE")
 _NODES: Columns = {
     "NODE": lambda one: one["name"],
     "STATE": lambda one: "skipped" if one["skipped"] else one["state"],
@@ -48,7 +49,7 @@ def list_flows(
     """List the newest flows."""
     wanted = one_of(state, STATES, "--state")
     empty = "No flow matches." if name or wanted else "There are no flows yet."
-    call.first(call.api.items("/api/flows", limit, name=name, state=wanted), limit, _LIST, empty)
+    call.first(call.api.items("/api/flows", limit, name=name, state=wanted), limit, _LIST, empty, _SPARE)
 
 
 @flows.command()
@@ -101,7 +102,7 @@ def _show(flow: Mapping[str, Any]) -> None:
     )
     if flow["error"] is not None:
         print_text(printable(flow["error"]))
-    print_items(flow["nodes"], _NODES)
+    print_items(flow["nodes"], _NODES, spare=("AFTER",))
     if not flow["complete"]:
         say("Not all jobs were counted: these numbers are lower bounds.")
 

@@ -35,6 +35,8 @@ JOBS: Columns = {
     "CREATED": lambda job: ago(job["createdAt"]),
     "NOTE": note_of,
 }
+SPARE = ("CREATED", "QUEUE", "TRIES")
+"""The columns that are left out where a terminal is too narrow, the last one first, as in all tables."""
 _ATTEMPTS: Columns = {
     "ATTEMPT": lambda one: one["number"],
     "OUTCOME": lambda one: one["outcome"],
@@ -77,7 +79,7 @@ def show_job(job: Item) -> None:
     )
     if job["attempts"]:
         print_heading("Attempts")
-        print_items(job["attempts"], _ATTEMPTS)
+        print_items(job["attempts"], _ATTEMPTS, spare=("WORKER",))
     _show_log(job)
     stack = (job["error"] or {}).get("stack")
     if stack:
