@@ -24,8 +24,8 @@ class ListedCommands(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            command.short_help = _first_paragraph(command)
+            if command := self.get_command(ctx, name):
+                command.short_help = _first_paragraph(command)
         super().format_help(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
