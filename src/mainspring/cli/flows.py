@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from mainspring.cli.calls.api import path
 from mainspring.cli.calls.operating import Call, operating
 from mainspring.cli.operate.body import one_of, read_json
 from mainspring.cli.operate.choices import Limit, Reason
 from mainspring.cli.support.exit_codes import say
-from mainspring.cli.terminal.output import Columns, print_items, print_text
+from mainspring.cli.terminal.output import Columns, print_items, print_sentence, print_text
 from mainspring.cli.terminal.times import ago
 from mainspring.model.jobs.job import STATES
 from mainspring.model.printable import printable
@@ -101,7 +102,7 @@ def _show(flow: Mapping[str, Any]) -> None:
         f"{printable(flow['name'])} ({flow['kind']}) is {flow['state']}: {_counts(flow['counts']) or 'no jobs yet'}"
     )
     if flow["error"] is not None:
-        print_text(printable(flow["error"]))
+        print_sentence(Text(printable(flow["error"])))
     print_items(flow["nodes"], _NODES, spare=("AFTER",))
     if not flow["complete"]:
         say("Not all jobs were counted: these numbers are lower bounds.")

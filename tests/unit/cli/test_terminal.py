@@ -5,10 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rich.text import Text
 
 from mainspring.cli import doctor
-from mainspring.cli.terminal import times
-from mainspring.cli.terminal.output import cell, fitting, print_fields, print_items, print_json, table_lines
+from mainspring.cli.operate import tail
+from mainspring.cli.operate.job_view import note_of
+from mainspring.cli.terminal import output, times
+from mainspring.cli.terminal.output import (
+    cell,
+    fitting,
+    print_fields,
+    print_items,
+    print_json,
+    print_sentence,
+    table_lines,
+)
 from mainspring.cli.terminal.progress import progress_text
 from mainspring.errors import ConfigurationError
 from mainspring.model.doctor.findings import DoctorReport, Finding
@@ -118,6 +129,43 @@ def test_an_id_in_the_last_column_is_not_cut() -> None:
     wide, narrow = (table_lines(["AT", "ACTION", "TARGET"], [row], width) for width in (68, 67))
     assert [line.plain for line in wide][1].split() == row
     assert [line.plain.split() for line in narrow][2:] == [row[:2], row[2:]]
+
+
+def test_sentences_are_broken_between_words_at_a_terminal_and_json_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = "https://example.com/" + "a" * 40
+    fields = [("error", f"{'word ' * 12}{url}\n  second"), ("data", {"to": "word " * 12})]
+    monkeypatch.setattr(output, "terminal_width", lambda: 50)
+    print_fields(fields)
+    print_sentence(Text("! " + "word " * 12))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"error  {'word ' * 8}".rstrip() and lines[1] == f"       {'word ' * 4}".rstrip()
+    assert lines[2].strip() == url and lines[3] == "         second"
+    assert lines[4].startswith('data   {"to"') and lines[4].endswith('"}')
+    assert lines[5:] == [f"! {'word ' * 9}".rstrip(), "word word word"]
+    monkeypatch.setattr(output, "terminal_width", lambda: None)
+    print_fields(fields)
+    print_sentence(Text("! " + "word " * 12))
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_a_completed_job_has_no_progress_in_lists_and_in_tail() -> None:
+    job = {"progress": {"percent": 75, "note": "drawing"}, "error": None, "waitingFor": None}
+    assert note_of({**job, "state": "running"}) == "75 % drawing"
+    assert note_of({**job, "state": "completed"}) is None
+    assert tail._line("job", {"change": "progress", "progress": 75.0}).plain.endswith("75 %")
+    assert "%" not in tail._line("job", {"change": "completed", "progress": 75.0}).plain
+
+
+def test_a_line_of_tail_leaves_the_day_out_where_it_would_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = {"at": "2026-11-18T21:08:16.954Z", "change": "completed", "name": "send-email", "id": "a" * 24}
+    event["queue"] = "default"
+    for width, start in ((80, "21:08:16  completed"), (120, event["at"]), (None, event["at"])):
+        monkeypatch.setattr(tail, "terminal_width", lambda width=width: width)
+        line = tail._line("job", event).plain
+        assert line.startswith(start) and line.endswith("default") and event["id"] in line
+        assert len(line) <= (width or 120)
 
 
 def test_the_doctor_breaks_its_lines_at_the_width_of_the_terminal(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -29,6 +30,8 @@ _LEAST_WIDTH = 8
 """The least that is left of the last column on the line of the others."""
 _WORTH_READING = 12
 """The width of the last column for which spare columns are left out."""
+_NARROWEST = 40
+"""Texts are not broken into shorter lines."""
 _LONGEST_ID = 36
 """A text without a space that is no longer may be an id, and an id that is cut cannot be copied."""
 _MARGIN = "  "
@@ -58,13 +61,32 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def print_fields(fields: Iterable[tuple[str, object]], indent: str = "") -> None:
     """Print names and values, one below the other; those without a value are left out."""
-    told = [(name, cell(value, keep="\n")) for name, value in fields if value not in (None, "", [], {})]
+    told = [(name, value) for name, value in fields if value not in (None, "", [], {})]
     width = max((len(name) for name, _ in told), default=0)
-    for name, text in told:
-        first, *rest = text.split("\n")
+    for name, value in told:
+        text = cell(value, keep="\n")
+        taken = len(indent) + width + 2
+        first, *rest = _broken(text, taken) if isinstance(value, str) else text.split("\n")  # JSON stays on one line
         print_text(Text.assemble(indent, (f"{name:{width}}  ", "dim"), (first, _COLOURS.get(first, ""))))
         for line in rest:
             print_text(Text(f"{indent}{' ' * width}  {line}"))
+
+
+def _broken(text: str, taken: int = 0) -> list[str]:
+    """The lines of a text, at a terminal broken between its words. A word that is too long stays whole, so that it can
+    be copied."""
+    width, lines = terminal_width(), text.split("\n")
+    if width is None:
+        return lines
+    room = max(width - taken, _NARROWEST)
+    return [part for line in lines for part in wrap(line, room, break_long_words=False, break_on_hyphens=False) or [""]]
+
+
+def print_sentence(text: Text) -> None:
+    """Print a sentence, at a terminal broken between its words."""
+    first, *rest = _broken(text.plain)
+    for line in (text[: len(first)], *rest):
+        print_text(line)
 
 
 def print_heading(text: str) -> None:
