@@ -85,7 +85,8 @@ def _broken(text: str, taken: int = 0) -> list[str]:
 def print_sentence(text: Text) -> None:
     """Print a sentence, at a terminal broken between its words."""
     first, *rest = _broken(text.plain)
-    for line in (text[: len(first)], *rest):
+    print_text(text[: len(first)])
+    for line in rest:
         print_text(line)
 
 
