@@ -60,7 +60,7 @@ def list_rows(
         before = page["next"]
         if before is None:
             break
-    call.table(rows, _ROWS, "No row matches.")
+    call.table(rows, _ROWS, "No row matches.", ("ADDRESS",))
 
 
 @audit.command()

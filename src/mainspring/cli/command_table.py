@@ -19,7 +19,14 @@ from mainspring.model.fields import Fields
 
 
 class ListedCommands(TyperGroup):
-    """A group whose help has the whole first sentence of each command; click cuts it off at the end of the line."""
+    """A group whose help has the whole first sentence of each command; click cuts it off at the end of the line. At a
+    terminal it has the first paragraph, without the line breaks of the docstring."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for name in self.list_commands(ctx):
+            if command := self.get_command(ctx, name):
+                command.short_help = _first_paragraph(command)
+        super().format_help(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -29,8 +36,11 @@ class ListedCommands(TyperGroup):
 
 
 def _first_sentence(command: Any) -> str:
-    paragraph: str = (command.help or "").split("\n\n")[0]
-    return " ".join(paragraph.partition(". ")[0].split()).rstrip(".") + "."
+    return _first_paragraph(command).partition(". ")[0].rstrip(".") + "."
+
+
+def _first_paragraph(command: Any) -> str:
+    return " ".join((command.help or "").split("\n\n")[0].split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +184,9 @@ class CommandTable(ListedCommands):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command for lists of commands, with its help text alone: the help and the completion read nothing else."""
         entry = COMMANDS.get(cmd_name)
-        return entry and TyperCommand(name=cmd_name, help=entry.about, rich_markup_mode=self.rich_markup_mode)
+        return entry and TyperCommand(
+            name=cmd_name, help=" ".join(entry.about.split()), rich_markup_mode=self.rich_markup_mode
+        )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the arguments name, imported."""

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from mainspring.cli.calls.api import path
 from mainspring.cli.calls.operating import Call, operating
 from mainspring.cli.operate.body import one_of, read_json
 from mainspring.cli.operate.choices import Limit, Reason
 from mainspring.cli.support.exit_codes import say
-from mainspring.cli.terminal.output import Columns, print_items, print_text
+from mainspring.cli.terminal.output import Columns, print_items, print_sentence, print_text
 from mainspring.cli.terminal.times import ago
 from mainspring.model.jobs.job import BLOCKED, STATES
 from mainspring.model.printable import printable
@@ -29,6 +30,7 @@ _LIST: Columns = {
     "QUEUE": lambda one: one["queue"],
     "CREATED": lambda one: ago(one["createdAt"]),
 }
+_SPARE = ("KIND", "QUEUE")
 _NODES: Columns = {
     "NODE": lambda one: one["name"],
     "STATE": lambda one: "skipped" if one["skipped"] else one["state"],
@@ -49,7 +51,7 @@ def list_flows(
     """List the newest flows."""
     wanted = one_of(state, STATES, "--state")
     empty = "No flow matches." if name or wanted else "There are no flows yet."
-    call.first(call.api.items("/api/flows", limit, name=name, state=wanted), limit, _LIST, empty)
+    call.first(call.api.items("/api/flows", limit, name=name, state=wanted), limit, _LIST, empty, _SPARE)
 
 
 @flows.command()
@@ -101,8 +103,8 @@ def _show(flow: Mapping[str, Any]) -> None:
         f"{printable(flow['name'])} ({flow['kind']}) is {flow['state']}: {_counts(flow['counts']) or 'no jobs yet'}"
     )
     if flow["error"] is not None:
-        print_text(printable(flow["error"]))
-    print_items(flow["nodes"], _NODES)
+        print_sentence(Text(printable(flow["error"])))
+    print_items(flow["nodes"], _NODES, spare=("AFTER",))
     if flow["state"] == BLOCKED and flow["kind"] == "dynamic":
         job_id = shlex.quote(flow["id"])
         say(

@@ -84,7 +84,8 @@ def create(
 @operating
 def list_keys(call: Call) -> None:
     """List the API keys, without their secrets."""
-    call.table(call.api.get("/api/keys")["data"], _LIST, "There are no API keys: mainspring keys create NAME")
+    empty = "There are no API keys: mainspring keys create NAME"
+    call.table(call.api.get("/api/keys")["data"], _LIST, empty, ("LAST USED",))
 
 
 @keys.command()

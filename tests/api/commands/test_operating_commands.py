@@ -11,6 +11,7 @@ import pytest
 
 from api.commands.conftest import Run, number
 from mainspring import Scheduler
+from mainspring.cli.terminal import output
 
 
 @pytest.mark.slow
@@ -38,6 +39,27 @@ async def test_a_look_of_top_is_printed_once_in_a_pipe(command: Run, scheduler: 
         assert [line.split()[:3] for line in told.out.splitlines() if line.startswith("a ")] == [["a", "0", "1"]]
         looks = (await command("top", "--json", "--count", "2", "--every", "10ms")).out.splitlines()
         assert [json.loads(look)["queues"][0]["name"] for look in looks] == ["a", "a"]
+
+
+async def test_lists_fit_a_terminal_of_eighty_columns_and_keep_ids_names_and_states(
+    on_database: Run, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "rebuild-the-catalogue"
+    job = await scheduler.schedule(name, queue="maintenance", delay=60)
+    rule = ("--cron", "0 8 * * 1-5", "--timezone", "America/New_York")
+    assert (await on_database("schedules", "add", name, *rule)).code == 0
+    await scheduler.api_keys.create(name, "admin")
+    monkeypatch.setattr(output, "terminal_width", lambda: 80)
+    for arguments, essential in [
+        (("jobs", "list"), (job.id, name, "pending")),
+        (("schedules", "list"), (name, "active", "0 8 * * 1-5")),
+        (("queues", "list"), ("maintenance",)),
+        (("audit", "list"), (name, "schedule.put")),
+        (("keys", "list"), (name, "admin", "in force")),
+    ]:
+        told = await on_database(*arguments)
+        assert told.code == 0 and max(map(len, told.out.splitlines())) <= 80, told.out
+        assert all(one in told.out for one in essential), told.out
 
 
 @pytest.mark.slow

@@ -5,10 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rich.text import Text
 
 from mainspring.cli import doctor
-from mainspring.cli.terminal import times
-from mainspring.cli.terminal.output import cell, fitting, print_fields, print_items, print_json, table_lines
+from mainspring.cli.operate import tail
+from mainspring.cli.operate.job_view import note_of
+from mainspring.cli.terminal import output, times
+from mainspring.cli.terminal.output import (
+    cell,
+    fitting,
+    print_fields,
+    print_items,
+    print_json,
+    print_sentence,
+    table_lines,
+)
 from mainspring.cli.terminal.progress import progress_text
 from mainspring.errors import ConfigurationError
 from mainspring.model.doctor.findings import DoctorReport, Finding
@@ -32,13 +43,13 @@ def test_texts_of_jobs_cannot_reach_the_terminal_as_they_are(capsys: pytest.Capt
 
 
 def test_a_table_is_as_wide_as_it_must_be_in_a_pipe_and_fits_a_terminal() -> None:
-    rows = [["1", "é" * 30], ["22", "文字" * 3]]
+    rows = [["1", "éé " * 10], ["22", "文字 " * 3]]
     assert [line.plain for line in table_lines(["A", "B"], rows, None)] == [
         "A   B",
-        "1   " + "é" * 30,
-        "22  文字文字文字",
+        "1   éé éé éé éé éé éé éé éé éé éé",
+        "22  文字 文字 文字",
     ]
-    assert [line.plain for line in table_lines(["A", "B"], rows, 14)] == ["A   B", "1   ééééééééé…", "22  文字文字…"]
+    assert [line.plain for line in table_lines(["A", "B"], rows, 14)] == ["A   B", "1   éé éé éé…", "22  文字 文字…"]
 
 
 def test_cells_say_what_is_missing() -> None:
@@ -82,6 +93,79 @@ def test_a_table_leaves_its_spare_columns_out_where_the_terminal_is_too_narrow_f
     assert list(fitting(["mail"], columns, spare, 80)) == list(columns)
     assert list(fitting(["mail"], columns, spare, 30)) == ["QUEUE", "DUE", "SLOTS", "STATE"]
     assert list(fitting(["mail"], columns, spare, 10)) == ["QUEUE", "DUE", "STATE"]
+
+
+def test_the_last_column_has_room_for_a_few_words_before_the_spare_ones_have_any() -> None:
+    columns = {"ID": lambda one: "a" * 24, "QUEUE": lambda one: "default", "NOTE": lambda one: "some words " * 9}
+    assert list(fitting([1], columns, ["QUEUE"], 47)) == ["ID", "QUEUE", "NOTE"]
+    assert list(fitting([1], columns, ["QUEUE"], 46)) == ["ID", "NOTE"]
+
+
+def test_columns_that_are_empty_in_every_row_are_left_out_before_the_spare_ones() -> None:
+    columns = {"ID": lambda one: one, "LATE": lambda one: "38s", "REASON": lambda one: None}
+    ids = ["a" * 20, "b" * 20]
+    assert list(fitting(ids, columns, ["LATE"], 34)) == list(columns)
+    assert list(fitting(ids, columns, ["LATE"], 33)) == ["ID", "LATE"]
+    assert list(fitting(ids, columns, ["LATE"], 25)) == ["ID"]
+
+
+def test_rows_that_do_not_fit_are_broken_between_columns_and_never_within_an_id() -> None:
+    long = "6afe0e8acd437a1b4211cefe.~1c83f2655af6402c.items.00000032"
+    rows = [
+        [long, "render-page", "completed", "a note " * 20],
+        ["6afe0e89cd437a1b4211ce76", "send-email", "pending", "-"],
+    ]
+    lines = [line.plain for line in table_lines(["ID", "NAME", "STATE", "NOTE"], rows, 80)]
+    assert lines[0].split() == ["ID", "NAME"] and lines[1].split() == ["STATE", "NOTE"]
+    assert lines[2] == f"{long}  render-page"
+    assert lines[3].startswith("  completed  a note a note") and lines[3].endswith("…")
+    assert lines[5] == "  pending    -"
+    assert max(map(len, lines)) <= 80
+    assert lines[0].index("NAME") == lines[2].index("render") and lines[1].index("NOTE") == lines[3].index("a note")
+
+
+def test_an_id_in_the_last_column_is_not_cut() -> None:
+    row = ["2026-11-18T20:48:14.466Z", "schedule.trigger", "6afe0f0e58b2849cc5556484"]
+    wide, narrow = (table_lines(["AT", "ACTION", "TARGET"], [row], width) for width in (68, 67))
+    assert [line.plain for line in wide][1].split() == row
+    assert [line.plain.split() for line in narrow][2:] == [row[:2], row[2:]]
+
+
+def test_sentences_are_broken_between_words_at_a_terminal_and_json_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = "https://example.com/" + "a" * 40
+    fields = [("error", f"{'word ' * 12}{url}\n  second"), ("data", {"to": "word " * 12})]
+    monkeypatch.setattr(output, "terminal_width", lambda: 50)
+    print_fields(fields)
+    print_sentence(Text("! " + "word " * 12))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"error  {'word ' * 8}".rstrip() and lines[1] == f"       {'word ' * 4}".rstrip()
+    assert lines[2].strip() == url and lines[3] == "         second"
+    assert lines[4].startswith('data   {"to"') and lines[4].endswith('"}')
+    assert lines[5:] == [f"! {'word ' * 9}".rstrip(), "word word word"]
+    monkeypatch.setattr(output, "terminal_width", lambda: None)
+    print_fields(fields)
+    print_sentence(Text("! " + "word " * 12))
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_a_completed_job_has_no_progress_in_lists_and_in_tail() -> None:
+    job = {"progress": {"percent": 75, "note": "drawing"}, "error": None, "waitingFor": None}
+    assert note_of({**job, "state": "running"}) == "75 % drawing"
+    assert note_of({**job, "state": "completed"}) is None
+    assert tail._line("job", {"change": "progress", "progress": 75.0}).plain.endswith("75 %")
+    assert "%" not in tail._line("job", {"change": "completed", "progress": 75.0}).plain
+
+
+def test_a_line_of_tail_leaves_the_day_out_where_it_would_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = {"at": "2026-11-18T21:08:16.954Z", "change": "completed", "name": "send-email", "id": "a" * 24}
+    event["queue"] = "default"
+    for width, start in ((80, "21:08:16  completed"), (120, event["at"]), (None, event["at"])):
+        monkeypatch.setattr(tail, "terminal_width", lambda width=width: width)
+        line = tail._line("job", event).plain
+        assert line.startswith(start) and line.endswith("default") and event["id"] in line
+        assert len(line) <= (width or 120)
 
 
 def test_the_doctor_breaks_its_lines_at_the_width_of_the_terminal(

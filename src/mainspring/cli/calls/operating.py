@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property, wraps
 from pathlib import Path
@@ -45,16 +45,16 @@ class Call:
         """Close the door, if it was opened."""
         self._opened.close()
 
-    def table(self, items: list[Any], columns: Columns, empty: str) -> None:
-        """Print a list: a table, or a JSON array."""
+    def table(self, items: list[Any], columns: Columns, empty: str, spare: Sequence[str] = ()) -> None:
+        """Print a list: a table, at a narrow terminal without its spare columns, or a JSON array."""
         if self.as_json:
             print_json(items)
         else:
-            print_items(items, columns, empty)
+            print_items(items, columns, empty, spare)
 
-    def first(self, items: list[Any], limit: int, columns: Columns, empty: str) -> None:
+    def first(self, items: list[Any], limit: int, columns: Columns, empty: str, spare: Sequence[str] = ()) -> None:
         """Print the first items of a list that may be longer than the option --limit of the command."""
-        self.table(items, columns, empty)
+        self.table(items, columns, empty, spare)
         if len(items) == limit < MOST and not self.as_json:
             say(f"There may be more; use --limit {min(10 * limit, MOST)} to see them.")
 

@@ -93,7 +93,7 @@ _TESTS: Columns = {
 @operating
 def list_rules(call: Call) -> None:
     """List the alert rules with the states of their alerts."""
-    call.table(call.api.get("/api/alerts")["data"], _LIST, "There are no alert rules.")
+    call.table(call.api.get("/api/alerts")["data"], _LIST, "There are no alert rules.", ("KIND",))
 
 
 @alerts.command()

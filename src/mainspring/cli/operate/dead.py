@@ -39,6 +39,7 @@ _LETTERS: Columns = {
     "TRIES": lambda one: one["tries"],
     "ERROR": note_of,
 }
+_SPARE = ("QUEUE", "TRIES")
 _GROUPS: Columns = {
     "FINGERPRINT": lambda one: one["fingerprint"],
     "NAME": lambda one: one["name"],
@@ -81,7 +82,8 @@ def list_letters(
 ) -> None:
     """List dead letters, the latest first."""
     given = _filter(name, queue, tag, error, fingerprint, since, until, text)
-    call.first(call.api.items("/api/dead-letters", limit, **given), limit, _LETTERS, "There are no dead letters.")
+    found = call.api.items("/api/dead-letters", limit, **given)
+    call.first(found, limit, _LETTERS, "There are no dead letters.", _SPARE)
 
 
 @dead.command()
@@ -95,7 +97,8 @@ def groups(
 ) -> None:
     """List dead letters, grouped by the cause of their failure."""
     given = _filter(name, queue, since=since)
-    call.table(call.api.get("/api/dead-letters/groups", limit=limit, **given)["data"], _GROUPS, "No dead letters.")
+    found = call.api.get("/api/dead-letters/groups", limit=limit, **given)["data"]
+    call.table(found, _GROUPS, "No dead letters.", ("LAST",))
 
 
 @dead.command()

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from mainspring.cli.terminal.output import Columns, print_fields, print_heading, print_items, print_text
 from mainspring.cli.terminal.times import ago, both, span
+from mainspring.model.jobs.job import COMPLETED
 from mainspring.model.printable import printable
 
 Item = Mapping[str, Any]
@@ -19,11 +20,15 @@ def note_of(job: Item) -> str | None:
     error, progress, waiting = job.get("error"), job.get("progress"), job.get("waitingFor")
     if error:
         return f"{error['type']}: {error['message']}" if isinstance(error, dict) else str(error)
-    if progress:
-        return f"{progress['percent']:.0f} % {progress.get('note') or ''}".rstrip()
+    if progress and job["state"] != COMPLETED:  # the last report of a handler may be less than 100 %
+        return _progress(progress)
     if waiting:
         return str(waiting["note"])
     return f"due {ago(job['runAt'])}" if job["state"] == "pending" else None
+
+
+def _progress(progress: Item) -> str:
+    return f"{progress['percent']:.0f} % {progress.get('note') or ''}".rstrip()
 
 
 JOBS: Columns = {
@@ -35,6 +40,8 @@ JOBS: Columns = {
     "CREATED": lambda job: ago(job["createdAt"]),
     "NOTE": note_of,
 }
+SPARE = ("CREATED", "QUEUE", "TRIES")
+"""The columns that are left out where a terminal is too narrow, the last one first, as in all tables."""
 _ATTEMPTS: Columns = {
     "ATTEMPT": lambda one: one["number"],
     "OUTCOME": lambda one: one["outcome"],
@@ -61,7 +68,7 @@ def show_job(job: Item) -> None:
             ("finished", both(job["finishedAt"])),
             ("expires", both(job["expiresAt"])),
             ("waits for", (job.get("waitingFor") or {}).get("note")),
-            ("progress", note_of({**job, "error": None}) if job.get("progress") else None),
+            ("progress", _progress(job["progress"]) if job.get("progress") else None),
             ("worker", job["worker"]),
             ("guarantee", job["guarantee"]),
             ("timeout", job["timeout"]),
@@ -77,7 +84,7 @@ def show_job(job: Item) -> None:
     )
     if job["attempts"]:
         print_heading("Attempts")
-        print_items(job["attempts"], _ATTEMPTS)
+        print_items(job["attempts"], _ATTEMPTS, spare=("WORKER",))
     _show_log(job)
     stack = (job["error"] or {}).get("stack")
     if stack:

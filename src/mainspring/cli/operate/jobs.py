@@ -24,7 +24,7 @@ from mainspring.cli.operate.choices import (
     hint_handler,
     job_filter,
 )
-from mainspring.cli.operate.job_view import JOBS, show_explanation, show_job
+from mainspring.cli.operate.job_view import JOBS, SPARE, show_explanation, show_job
 from mainspring.cli.operate.many import Selection, on_many
 from mainspring.cli.operate.tail import tail
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, say
@@ -61,7 +61,7 @@ def list_jobs(
     """List jobs, the newest first."""
     given = job_filter(state=state, name=name, queue=queue, tag=tag, error=error, since=since, until=until, where=where)
     found = call.api.items("/api/jobs/search", limit, scheduleId=schedule, worker=worker, **as_query(given))
-    call.first(found, limit, JOBS, "No job matches.")
+    call.first(found, limit, JOBS, "No job matches.", SPARE)
 
 
 @jobs.command()

@@ -32,7 +32,8 @@ _LIST: Columns = {
 @operating
 def list_operations(call: Call, limit: Limit = 50) -> None:
     """List the latest operations."""
-    call.first(call.api.items("/api/operations", limit), limit, _LIST, "There are no operations.")
+    found = call.api.items("/api/operations", limit)
+    call.first(found, limit, _LIST, "There are no operations.", ("CREATED", "BY"))
 
 
 @operations.command()

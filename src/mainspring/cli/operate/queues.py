@@ -10,7 +10,7 @@ from mainspring.cli.calls.api import Api, path
 from mainspring.cli.calls.operating import Call, operating
 from mainspring.cli.operate.choices import Reason, suggesting
 from mainspring.cli.support.exit_codes import TO_BE_CHANGED, CommandFailed, say
-from mainspring.cli.terminal.output import Columns, fitting, terminal_width
+from mainspring.cli.terminal.output import Columns
 from mainspring.cli.terminal.times import ago, span
 from mainspring.model.fields import Fields
 from mainspring.spelling import did_you_mean
@@ -60,8 +60,7 @@ def read_queues(api: Api) -> list[Any]:
 @operating
 def list_queues(call: Call) -> None:
     """List the queues with their backlog and the workers that serve them."""
-    found = read_queues(call.api)
-    call.table(found, fitting(found, QUEUES, SPARE, terminal_width()), "No queue has jobs or workers.")
+    call.table(read_queues(call.api), QUEUES, "No queue has jobs or workers.", SPARE)
 
 
 @queues.command()

@@ -34,6 +34,7 @@ _LIST: Columns = {
     "RUNS": lambda one: one["runs"],
     "RULE": lambda one: f"{one['text']} {one['zone'] or ''}".rstrip(),
 }
+_SPARE = ("LAST", "NAME", "RUNS")
 _FIRINGS: Columns = {
     "LOCAL": lambda one: one["local"],
     "UTC": lambda one: one["at"],
@@ -46,6 +47,7 @@ _LEDGER: Columns = {
     "JOB": lambda one: one["jobId"],
     "REASON": lambda one: one["reason"],
 }
+_SPARE_IN_LEDGER = ("LATE",)
 
 
 @schedules.command("list")
@@ -66,7 +68,7 @@ def list_schedules(
     order = "next" if soonest else "id"
     wanted = one_of(state, _STATES, "--state")
     filters: Fields = {"state": wanted, "name": name, "queue": queue, "tag": tag, "text": text, "order": order}
-    call.first(call.api.items("/api/schedules", limit, **filters), limit, _LIST, "No schedule matches.")
+    call.first(call.api.items("/api/schedules", limit, **filters), limit, _LIST, "No schedule matches.", _SPARE)
 
 
 @schedules.command()
@@ -195,7 +197,7 @@ def ledger(
     window: Fields = {"start": past_instant(since, "--since"), "end": past_instant(until, "--until")}
     with _known(call, schedule_id):
         found = call.api.get(path("schedules", schedule_id, "ledger"), limit=limit, **window)["data"]
-    call.table(found, _LEDGER, "No firings in this window.")
+    call.table(found, _LEDGER, "No firings in this window.", _SPARE_IN_LEDGER)
 
 
 @schedules.command()
@@ -217,7 +219,7 @@ def backfill(
         if dry_run:
             asked = {**window, "preview": True, "limit": 10_000}
             found = call.api.post(path("schedules", schedule_id, "backfill"), asked)["data"]["firings"]
-            call.table(found, _LEDGER, nothing(window))
+            call.table(found, _LEDGER, nothing(window), _SPARE_IN_LEDGER)
         else:
             make_up(call, schedule_id, window)
 

@@ -32,7 +32,7 @@ _LIST: Columns = {
 @operating
 def list_secrets(call: Call) -> None:
     """List the secrets, without their values."""
-    call.table(call.api.get("/api/secrets")["data"], _LIST, "There are no secrets.")
+    call.table(call.api.get("/api/secrets")["data"], _LIST, "There are no secrets.", ("UPDATED", "VERSION", "BY"))
 
 
 @secrets.command("set")

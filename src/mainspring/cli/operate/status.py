@@ -10,7 +10,7 @@ from rich.text import Text
 from mainspring.cli.calls.api import Api
 from mainspring.cli.calls.operating import Call, operating
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE
-from mainspring.cli.terminal.output import print_fields, print_heading, print_text
+from mainspring.cli.terminal.output import print_fields, print_heading, print_sentence
 from mainspring.cli.terminal.times import ago
 from mainspring.model.fields import Fields
 from mainspring.model.printable import printable
@@ -67,4 +67,4 @@ def _show(found: Fields) -> None:
     if lines or problems:
         print_heading("Problems")
         for line in [*lines, *problems]:
-            print_text(line)
+            print_sentence(line)

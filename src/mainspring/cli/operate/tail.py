@@ -11,13 +11,15 @@ from rich.text import Text
 from mainspring.cli.calls.api import path
 from mainspring.cli.calls.operating import Call
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, CommandFailed
-from mainspring.cli.terminal.output import print_text
+from mainspring.cli.terminal.output import print_text, terminal_width
 from mainspring.model.fields import Fields
-from mainspring.model.jobs.job import FINISHED
+from mainspring.model.jobs.job import COMPLETED, FINISHED
 from mainspring.model.printable import printable, shortened
 
 _STYLES = {"completed": "green", "failed": "bold red", "retried": "yellow", "cancelled": "magenta", "created": "blue"}
 _LOOK_EVERY = 1.0
+_WIDE_ENOUGH = 100
+"""The width of a terminal for a line with the day. In a narrower one, the line would be broken within the job's id."""
 
 
 def tail(call: Call, job_id: str | None, filters: Mapping[str, Any]) -> None:
@@ -69,18 +71,24 @@ def _logged(same: Fields, token: int, lines: list[str]) -> list[tuple[tuple[obje
     return [((token, number), {"change": "log", **same, "detail": line}) for number, line in enumerate(lines)]
 
 
+def _instant(at: str) -> str:
+    if (terminal_width() or _WIDE_ENOUGH) >= _WIDE_ENOUGH:
+        return f"{at:24}  "
+    return f"{at[11:19]:8}  "
+
+
 def _line(kind: str, event: Mapping[str, Any]) -> Text:
     """An event as a line."""
     change = str(event.get("change") or event.get("reason") or "")
     whose = event.get("id") or event.get("kind") or ""
     line = Text.assemble(
-        (f"{event.get('at') or ''!s:24}  ", "dim"),
+        (_instant(str(event.get("at") or "")), "dim"),
         (f"{shortened(printable(change), 10):10}  ", _STYLES.get(change, "")),
         (f"{printable(str(event.get('name') or kind)):20}  ", "bold"),
         (f"{printable(str(whose)):24}  ", "dim"),
         printable(str(event.get("queue") or "")),
     )
-    if event.get("progress") is not None:
+    if event.get("progress") is not None and change != COMPLETED:  # the last report may be less than 100 %
         line.append(f"  {event['progress']:.0f} %")
     if event.get("detail"):
         line.append(f"  {printable(str(event['detail']))}")

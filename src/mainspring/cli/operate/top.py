@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -85,7 +86,7 @@ def _lines(found: Fields) -> list[Text]:
     lines = [Text.assemble((f"{name:12}", "dim"), cell(value)) for name, value in told]
     lines += problem_lines(found["overview"]["problems"])
     queues = sorted(found["queues"], key=lambda one: -(one["due"] + one["running"]))
-    lines += [Text(), *_table(queues, fitting(queues, QUEUES, SPARE, terminal_width()))]
+    lines += [Text(), *_table(queues, QUEUES, SPARE)]
     slots = [
         {**slot, "worker": worker["id"]}
         for worker in found["health"]["workers"]
@@ -93,9 +94,10 @@ def _lines(found: Fields) -> list[Text]:
         for slot in worker["slots"]
     ]
     slots.sort(key=lambda slot: slot["since"] or "")
-    return [*lines, Text(), *_table(slots[:_MOST_JOBS], _RUNNING)]
+    return [*lines, Text(), *_table(slots[:_MOST_JOBS], _RUNNING, ("QUEUE", "WORKER"))]
 
 
-def _table(items: list[Any], columns: Columns) -> list[Text]:
-    rows = [[cell(find(item)) for find in columns.values()] for item in items]
-    return table_lines(list(columns), rows, terminal_width())
+def _table(items: list[Any], columns: Columns, spare: Sequence[str]) -> list[Text]:
+    width = terminal_width()
+    kept = fitting(items, columns, spare, width)
+    return table_lines(list(kept), [[cell(find(item)) for find in kept.values()] for item in items], width)

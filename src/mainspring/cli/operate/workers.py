@@ -33,13 +33,15 @@ WORKERS: Columns = {
     "QUEUES": lambda one: one["queues"] or "all",
     "HANDLERS": lambda one: "all" if one["handlers"] is None else one["handlers"],
 }
+_SPARE = ("QUEUES", "MEMORY", "STARTED")
 
 
 @workers.command("list")
 @operating
 def list_workers(call: Call) -> None:
     """List the live workers, and those that ended within the last hour."""
-    call.table(call.api.get("/api/workers")["data"], WORKERS, "No worker: mainspring worker MODULE:SCHEDULER")
+    empty = "No worker: mainspring worker MODULE:SCHEDULER"
+    call.table(call.api.get("/api/workers")["data"], WORKERS, empty, _SPARE)
 
 
 @workers.command()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -26,6 +27,15 @@ _COLOURS = {
     **dict.fromkeys(("pending", "blocked", "scheduled"), "cyan"),
 }
 _LEAST_WIDTH = 8
+"""The least that is left of the last column on the line of the others."""
+_WORTH_READING = 12
+"""The width of the last column for which spare columns are left out."""
+_NARROWEST = 40
+"""Texts are not broken into shorter lines."""
+_LONGEST_ID = 36
+"""A text without a space that is no longer may be an id, and an id that is cut cannot be copied."""
+_MARGIN = "  "
+"""Before the further lines of a row."""
 
 
 def print_json(value: Any) -> None:
@@ -33,13 +43,14 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
-def print_items(items: Iterable[Any], columns: Columns, empty: str = "") -> None:
-    """Print a table; instead of one without lines, a sentence on stderr."""
-    rows = [[cell(find(item)) for find in columns.values()] for item in items]
-    if not rows and empty:
+def print_items(items: Sequence[Any], columns: Columns, empty: str = "", spare: Sequence[str] = ()) -> None:
+    """Print a table, at a narrow terminal without its spare columns; instead of one without lines, a sentence on
+    stderr."""
+    if not items and empty:
         sys.stderr.write(f"{empty}\n")
         return
-    print_table(list(columns), rows)
+    kept = fitting(items, columns, spare, terminal_width())
+    print_table(list(kept), [[cell(find(item)) for find in kept.values()] for item in items])
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -50,13 +61,33 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def print_fields(fields: Iterable[tuple[str, object]], indent: str = "") -> None:
     """Print names and values, one below the other; those without a value are left out."""
-    told = [(name, cell(value, keep="\n")) for name, value in fields if value not in (None, "", [], {})]
+    told = [(name, value) for name, value in fields if value not in (None, "", [], {})]
     width = max((len(name) for name, _ in told), default=0)
-    for name, text in told:
-        first, *rest = text.split("\n")
+    for name, value in told:
+        text = cell(value, keep="\n")
+        taken = len(indent) + width + 2
+        first, *rest = _broken(text, taken) if isinstance(value, str) else text.split("\n")  # JSON stays on one line
         print_text(Text.assemble(indent, (f"{name:{width}}  ", "dim"), (first, _COLOURS.get(first, ""))))
         for line in rest:
             print_text(Text(f"{indent}{' ' * width}  {line}"))
+
+
+def _broken(text: str, taken: int = 0) -> list[str]:
+    """The lines of a text, at a terminal broken between its words. A word that is too long stays whole, so that it can
+    be copied."""
+    width, lines = terminal_width(), text.split("\n")
+    if width is None:
+        return lines
+    room = max(width - taken, _NARROWEST)
+    return [part for line in lines for part in wrap(line, room, break_long_words=False, break_on_hyphens=False) or [""]]
+
+
+def print_sentence(text: Text) -> None:
+    """Print a sentence, at a terminal broken between its words."""
+    first, *rest = _broken(text.plain)
+    print_text(text[: len(first)])
+    for line in rest:
+        print_text(line)
 
 
 def print_heading(text: str) -> None:
@@ -99,31 +130,66 @@ def many(number: int, one: str, more: str | None = None) -> str:
 
 def fitting(items: Sequence[Any], columns: Columns, spare: Sequence[str], width: int | None) -> Columns:
     """The columns without as many of the spare ones, the last of them first, as it takes for the table to fit the
-    width: a row that is broken into two lines is harder to read than one with less in it."""
-    kept, left = dict(columns), list(spare)
+    width: a row that is broken into two lines is harder to read than one with less in it. Columns that are empty in
+    all rows go before them."""
+    kept = dict(columns)
+    left = [*spare, *(title for title in list(columns)[1:] if items and _is_empty(items, columns[title]))]
     while width is not None and left and _needs(items, kept) > width:
-        del kept[left.pop()]
+        kept.pop(left.pop(), None)
     return kept
+
+
+def _is_empty(items: Sequence[Any], find: Callable[[Any], object]) -> bool:
+    return all(cell(find(one)) == cell(None) for one in items)
 
 
 def _needs(items: Sequence[Any], columns: Columns) -> int:
     """The width that a table needs if its last column is cut."""
-    widths = [max(map(cell_len, (title, *(cell(find(one)) for one in items)))) for title, find in columns.items()]
-    return sum(widths[:-1]) + 2 * (len(widths) - 1) + min(widths[-1], _LEAST_WIDTH)
+    cells = [[title, *(cell(find(one)) for one in items)] for title, find in columns.items()]
+    others = sum(max(map(cell_len, column)) + 2 for column in cells[:-1])
+    return others + _least(cells[-1], _WORTH_READING)
+
+
+def _least(column: Sequence[str], enough: int) -> int:
+    """The width that a last column needs: its ids in full, and enough of its sentences."""
+    return max(cell_len(text) if _may_be_id(text) else min(cell_len(text), enough) for text in column)
+
+
+def _may_be_id(text: str) -> bool:
+    return " " not in text and cell_len(text) <= _LONGEST_ID
 
 
 def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[Text]:
-    """The lines of a table, the titles first. The last column is cut where they are longer than the width."""
-    widths = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)]
-    room = None if width is None else width - sum(widths[:-1]) - 2 * (len(widths) - 1)
-    if room is not None and room < widths[-1]:
-        widths[-1] = max(room, _LEAST_WIDTH)
-    lines = [_line(titles, widths, "bold")]
-    return lines + [_line(row, widths) for row in rows]
+    """The lines of a table, the titles first. Where they are longer than the width, the last column is cut; where that
+    does not help, each row has several lines, which end between columns."""
+    columns = list(zip(titles, *rows, strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+    parts = _parts([*widths[:-1], _least(columns[-1], _LEAST_WIDTH)], width)
+    if width is not None:
+        start, end = parts[-1]
+        taken = sum(widths[start : end - 1]) + 2 * (end - 1 - start) + (len(_MARGIN) if start else 0)
+        widths[-1] = min(widths[-1], max(width - taken, _LEAST_WIDTH))
+    return [
+        _line(row[start:end], widths[start:end], style, _MARGIN if start else "")
+        for row, style in [(titles, "bold"), *((row, "") for row in rows)]
+        for start, end in parts
+    ]
 
 
-def _line(row: Sequence[str], widths: Sequence[int], style: str = "") -> Text:
-    line = Text()
+def _parts(needs: Sequence[int], width: int | None) -> list[tuple[int, int]]:
+    """The ranges of the columns that have a line of their own in each row."""
+    starts, taken = [0], needs[0]
+    for place, needed in enumerate(needs[1:], 1):
+        if width is None or taken + 2 + needed <= width:
+            taken += 2 + needed
+        else:
+            starts.append(place)
+            taken = len(_MARGIN) + needed
+    return list(zip(starts, [*starts[1:], len(needs)], strict=True))
+
+
+def _line(row: Sequence[str], widths: Sequence[int], style: str, margin: str) -> Text:
+    line = Text(margin)
     for place, (text, width) in enumerate(zip(row, widths, strict=True)):
         shown = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
         padding = "" if place == len(widths) - 1 else " " * (width - cell_len(shown) + 2)
