@@ -43,8 +43,8 @@ class Spawners:
         self._connection = connection
 
     async def begin(self, spawner: Spawner) -> None:
-        """Raise ClaimLost where a job is cancelled, or runs elsewhere, and Cancel where its flow is cancelled. The first
-        time, note that it makes children: its cancellation concerns them from now on."""
+        """Raise ClaimLost where a job is cancelled, or runs elsewhere, and Cancel where its flow is cancelled. The
+        first time, note that it makes children: its cancellation concerns them from now on."""
         if not spawner.noted:
             mine = {"_id": spawner.id, "state": RUNNING, "token": spawner.token, "cancel": None}
             # A root shows itself here, too: after a crash it may get to its end without a suspension.
