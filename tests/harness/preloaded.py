@@ -98,6 +98,7 @@ class Preloaded:
         self._socket.sendall(json.dumps(request).encode() + b"\n")
         while (told := self._read()) is None or "code" in told:
             pass
+        self._codes.pop(told["pid"], None)  # of an earlier process: pids are given again
         return Forked(self, told["pid"])
 
     def code_of(self, pid: int, *, wait: bool) -> int | None:

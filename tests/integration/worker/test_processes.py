@@ -160,7 +160,7 @@ async def test_an_idle_process_that_dies_costs_no_job_an_attempt(worker: Schedul
 @pytest.mark.slow
 async def test_a_timeout_kills_the_process(worker: Scheduler, tmp_path: Path, name: str) -> None:
     file = tmp_path / "pid"
-    done = await ended(worker, name, {"pid_file": str(file)}, timeout=1, retry=1)
+    done = await ended(worker, name, {"pid_file": str(file)}, timeout=5, retry=1)
     assert (done.state, done.error and done.error.type) == ("failed", "Timeout")
     await gone(await pid_in(file))
 

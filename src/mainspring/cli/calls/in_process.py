@@ -131,9 +131,14 @@ class _Exchange:
         self._answering: asyncio.Task[None] | None = None
 
     async def begin(self) -> tuple[int, str]:
-        """Start the request; return the status and the media type of its answer."""
+        """Start the request; return the status and the media type of its answer. Where that is interrupted, such as by
+        Ctrl-C, the request ends before the connection to the database is closed under it."""
         self._answering = asyncio.create_task(self._answer())
-        head = await self._parts.get()
+        try:
+            head = await self._parts.get()
+        except BaseException:
+            await self.end()
+            raise
         if head is None:
             await self._answering
             raise RuntimeError("The application has not answered.")
@@ -153,9 +158,11 @@ class _Exchange:
     async def rest(self) -> bytes:
         """All further parts."""
         parts = []
-        while part := await self.part():
-            parts.append(part)
-        await self.end()
+        try:
+            while part := await self.part():
+                parts.append(part)
+        finally:
+            await self.end()
         return b"".join(parts)
 
     async def end(self) -> None:
