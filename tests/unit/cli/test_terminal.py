@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -177,3 +180,12 @@ def test_the_doctor_breaks_its_lines_at_the_width_of_the_terminal(
         doctor._print(report)
         lines = capsys.readouterr().out.splitlines()
         assert longest - 8 <= max(map(len, lines)) <= longest
+
+
+def test_a_sentence_is_behind_the_table_in_a_pipe_that_gets_both() -> None:
+    program = "from mainspring.cli.support.exit_codes import say; print('table'); say('There may be more.')"
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=buffered, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True
+    )
+    assert done.stdout.decode().split("\n") == ["table", "mainspring: There may be more.", ""]

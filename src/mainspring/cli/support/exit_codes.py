@@ -69,10 +69,11 @@ def report(error: BaseException) -> None:
 
 
 def say(sentence: str) -> None:
-    """Write a sentence to stderr. All lines after the first, such as that of a caret, are indented: no text of a job
-    can begin a line."""
+    """Write a sentence to stderr, after all that was printed before. All lines after the first, such as that of a
+    caret, are indented: no text of a job can begin a line."""
     first, *rest = printable(sentence, keep="\n").split("\n")
     lines = [line if line.startswith("    ") else f"    {line}" for line in rest]
+    sys.stdout.flush()  # a pipe that gets both streams has them in their order
     sys.stderr.write("\n".join([f"mainspring: {first}", *lines]) + "\n")
 
 
