@@ -131,3 +131,21 @@ def test_a_token_that_was_skipped_is_found(case: Case) -> None:
     case.run("B", 2, 12, 13)
     case.changes[3] = case.change(12, state="running", token=3)
     assert "j: the token went from 1 to 3 as it became running" in case.check(A=5)
+
+
+def test_a_run_whose_worker_has_lost_an_older_claim_of_the_job_ends_when_it_says_so(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.jsonl")
+    record = Recorder(history.path)
+    facts = {"job": "j", "attempt": 1, "worker": "A"}
+    record("start", **facts, token=1, pid=10, at=1)
+    record("end", **facts, token=1, pid=10, at=2, how="returned")
+    record("start", **facts, token=2, pid=11, at=3)  # in a process of its own
+    record("start", **facts, token=3, pid=12, at=3)
+    record("lost", job="j", worker="A", pid=10, at=4)
+    record("end", **facts, token=2, pid=11, at=5, how="returned")
+    record.close()
+    assert [(run.token, run.ended, run.how) for run in history.runs()] == [
+        (1, 2, "returned"),
+        (2, 5, "returned"),
+        (3, 4, "killed"),
+    ]

@@ -67,18 +67,21 @@ class History:
         """All calls of handlers, in the order of their starts."""
         runs: list[Run] = []
         running: dict[tuple[str, int, int], Run] = {}
+        killed: dict[tuple[str, int, int], Run] = {}
         for event in self.events():
             if event["kind"] == "start":
                 run = Run(event["job"], event["token"], event["attempt"], event["worker"], event["pid"], event["at"])
                 runs.append(run)
                 running[run.job, run.token, run.pid] = run
             elif event["kind"] == "end":
-                run = running.pop((event["job"], event["token"], event["pid"]))
+                key = event["job"], event["token"], event["pid"]
+                # A run that tells of its end was not killed: its worker had lost an older claim of the same job.
+                run = running.pop(key, None) or killed.pop(key)
                 run.ended, run.how = event["at"], event["how"]
             elif event["kind"] in ("lost", "down"):
                 for run in _killed_by(event, running.values()):
                     run.ended, run.how = event["at"], "killed"
-                    del running[run.job, run.token, run.pid]
+                    killed[run.job, run.token, run.pid] = running.pop((run.job, run.token, run.pid))
         return runs
 
     def runs_by_job(self) -> dict[str, list[Run]]:
