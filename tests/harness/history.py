@@ -76,7 +76,7 @@ class History:
             elif event["kind"] == "end":
                 key = event["job"], event["token"], event["pid"]
                 # A run that tells of its end was not killed: its worker had lost an older claim of the same job.
-                run = running.pop(key, None) or killed.pop(key)
+                run = running.pop(key) if key in running else killed.pop(key)
                 run.ended, run.how = event["at"], event["how"]
             elif event["kind"] in ("lost", "down"):
                 for run in _killed_by(event, running.values()):
