@@ -186,8 +186,7 @@ class FlowRetries:
 
     async def _seal(self, flow_id: str) -> set[str]:
         """Seal the nodes that were put back; those that are being laid out have other predecessors to come."""
-        put_back: Document = {"flow": flow_id, "state": BLOCKED, "waits.retried": True}
-        put_back["node"] = _A_NODE
+        put_back = {"flow": flow_id, "state": BLOCKED, "node": _A_NODE, "waits.retried": True}
         found = await self._connection.jobs.find_all(put_back, {"waits.ids": 1}, hint=FLOW)
         if found:
             look = first_look(self._connection.clock.expression())
