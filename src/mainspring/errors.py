@@ -154,13 +154,13 @@ class JobNotFound(MainspringError, LookupError):
 class JobStateError(MainspringError):
     """The job's state does not allow the verb."""
 
-    def __init__(self, job_id: str, state: str, verb: str, allowed: str) -> None:
-        super().__init__(f"Job {job_id} is {state}; {verb} works on {allowed} jobs only.")
+    def __init__(self, job_id: str, state: str, verb: str, allowed: str, cure: str = "") -> None:
+        super().__init__(f"Job {job_id} is {state}; {verb} works on {allowed} jobs only. {cure}".rstrip())
         self.job_id = job_id
         self.state = state
-        self._said = (job_id, state, verb, allowed)
+        self._said = (job_id, state, verb, allowed, cure)
 
-    def __reduce__(self) -> tuple[type[JobStateError], tuple[str, str, str, str]]:
+    def __reduce__(self) -> tuple[type[JobStateError], tuple[str, str, str, str, str]]:
         return type(self), self._said
 
 

@@ -14,6 +14,7 @@ MADE = [
     errors.InvalidCron("wrong", "* * * *", 7),
     errors.JobNotFound("a"),
     errors.JobStateError("a", "running", "update()", "pending"),
+    errors.JobStateError("a", "running", "delete()", "waiting and ended", "Cancel it first."),
     errors.ScheduleNotFound("nightly"),
     errors.CalendarNotFound("holidays"),
     errors.BulkError([None, None], {1: errors.InvalidJob("no")}),

@@ -90,7 +90,7 @@ class Service:
         """Report an error, and make an index again whose absence was the cause; return the pause after it."""
         self._failed(error)
         try:
-            await self._store.connection.indexes.mend(error)
+            await self._store.mend_indexes(error)
         except Exception as another:  # the next pass that misses the index asks for it again
             self._failed(another)
         return random.uniform(0.2, 0.6)

@@ -75,6 +75,10 @@ class Store(RareParts):
         """The heartbeat's verbs, on a client of their own; the heartbeat's thread makes and uses them."""
         return Renewals(self.connection)
 
+    async def mend_indexes(self, error: Exception) -> None:
+        """Create dropped indexes again where their absence was the cause of an error."""
+        await self.connection.indexes.mend(error)
+
     async def close(self) -> None:
         """Finish the writes that no caller waits for, and close the connection."""
         try:

@@ -12,6 +12,7 @@ import pytest
 from api.commands.conftest import Run, number
 from mainspring import Scheduler
 from mainspring.cli.terminal import output
+from mainspring.store.views import counts
 
 
 @pytest.mark.slow
@@ -28,6 +29,18 @@ async def test_the_status_says_what_is_wrong_and_ends_with_1_if_jobs_are_not_run
         assert healthy.code == 0 and healthy.out.split()[:2] == ["status", "healthy"]
         assert "The queue 'a' is paused" in healthy.out
         assert (await command("status", "--json")).json["health"]["status"] == "healthy"
+
+
+async def test_the_status_marks_the_numbers_of_jobs_that_are_lower_bounds(
+    on_database: Run, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(30):
+        await scheduler.schedule("report", delay=60)
+    assert "30 pending" in (await on_database("status")).out
+    monkeypatch.setattr(counts, "_BY_STATE", 20)
+    assert "+ pending" in (await on_database("status")).out
+    assert (await on_database("status", "--json")).json["lowerBounds"] == ["pending"]
+    assert "+ pending" in (await on_database("top")).out
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 
 from harness.inside import inside
 from mainspring import Job, JobError, Scheduler
@@ -52,6 +53,21 @@ def test_muted_events_are_neither_shown_nor_counted(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "" and live.summary() == "no job ended"
     inside(scheduler).events.emit("job:success", job)
     assert live.summary() == "1 completed"
+
+
+@pytest.mark.parametrize(("columns", "shows_queue"), [("80", False), ("110", True)])
+def test_the_line_of_an_event_has_the_whole_id_of_its_job(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str, shows_queue: bool
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", columns)
+    scheduler = Scheduler("mongodb://127.0.0.1:9")
+    Live(scheduler, lambda: None)
+    now = datetime.now(UTC)
+    inside(scheduler).events.emit("job:start", Job("b" * 24, "work" * 9, {}, "running", "letters", 5, now, now))
+    line = Text.from_ansi(capsys.readouterr().out).plain.rstrip()
+    assert "b" * 24 in line and ("letters" in line) is shows_queue
+    assert len(line) <= int(columns)
 
 
 def test_markup_in_a_job_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,26 +30,32 @@ def status(call: Call) -> None:
 def read_status(api: Api) -> Fields:
     """The health, the problems and the counts of an installation."""
     health = api.get("/api/observability/health", accept=503)
+    counts = api.get("/api/jobs/counts")["data"]
     return {
         "place": api.place,
         "health": health,
-        "counts": {one["state"]: one["count"] for one in api.get("/api/jobs/counts")["data"]},
+        "counts": {one["state"]: one["count"] for one in counts},
+        "lowerBounds": [one["state"] for one in counts if one["capped"]],
         "overview": api.get("/api/overview")["data"],
     }
 
 
 def summary(found: Fields) -> list[tuple[str, object]]:
     """The fields that say how things are."""
-    health, counts, overview = found["health"], found["counts"], found["overview"]
+    health, overview = found["health"], found["overview"]
     load, live = health["scheduler"], [worker for worker in health["workers"] if worker["live"]]
     firing = overview["nextFirings"][0] if overview["nextFirings"] else None
     return [
         ("status", health["status"]),
         ("where", found["place"]),
         ("workers", f"{len(live)}, {load['runningJobs']} of {load['maxConcurrentJobs']} slots busy"),
-        ("jobs", ", ".join(f"{number:,} {state}" for state, number in counts.items() if number) or "none"),
+        ("jobs", ", ".join(_count(state, found) for state, number in found["counts"].items() if number) or "none"),
         ("next firing", None if firing is None else f"{firing['scheduleId']} {ago(firing['due'])}"),
     ]
+
+
+def _count(state: str, found: Fields) -> str:
+    return f"{found['counts'][state]:,}{'+' * (state in found['lowerBounds'])} {state}"
 
 
 def problem_lines(problems: Sequence[Fields]) -> list[Text]:

@@ -34,6 +34,10 @@ _WORDS: dict[EventName, tuple[str, str]] = {
 _ENDED = ("job:success", "job:retry", "job:fail", "job:cancel")
 _WENT_WRONG = ("job:retry", "job:fail", "job:rescue", "job:cancel")
 _NAME_WIDTH, _QUEUE_WIDTH, _ERROR_WIDTH = 24, 12, 160
+_WIDE_ENOUGH = 110
+"""The width of a terminal for a line with the queue, milliseconds and longer names. A narrower line needs the room for
+the job's id, which is whole everywhere, so that it can be copied."""
+_SHORT_NAME_WIDTH = 16
 
 
 class Live:
@@ -86,9 +90,11 @@ class Live:
     def _line(self, event: EventName, job: Job) -> Text:
         word, style = _WORDS[event]
         line = self._begin(word, style)
-        line.append(f"{shortened(printable(job.name), _NAME_WIDTH):{_NAME_WIDTH}}  ", "bold")
-        line.append(f"…{shortened(printable(job.id[-6:]), 6):6}  ", "dim")
-        line.append(f"{shortened(printable(job.queue), _QUEUE_WIDTH):{_QUEUE_WIDTH}}")
+        width = _NAME_WIDTH if self._is_wide() else _SHORT_NAME_WIDTH
+        line.append(f"{shortened(printable(job.name), width):{width}}  ", "bold")
+        line.append(f"{printable(job.id):24}", "dim")
+        if self._is_wide():
+            line.append(f"  {shortened(printable(job.queue), _QUEUE_WIDTH):{_QUEUE_WIDTH}}")
         for detail in _details(event, job):
             line.append(f"  {shortened(printable(detail), _ERROR_WIDTH)}", style if event in _WENT_WRONG else "")
         line.rstrip()
@@ -96,7 +102,11 @@ class Live:
 
     def _begin(self, word: str, style: str) -> Text:
         now = self._clock.now().astimezone()
-        return Text().append(f"{now:%H:%M:%S}.{now.microsecond // 1000:03} ", "dim").append(f"{word:10}", style)
+        part = f".{now.microsecond // 1000:03}" if self._is_wide() else ""
+        return Text().append(f"{now:%H:%M:%S}{part} ", "dim").append(f"{word:10}", style)
+
+    def _is_wide(self) -> bool:
+        return not self._console.is_terminal or self._console.width >= _WIDE_ENOUGH
 
 
 def _details(event: str, job: Job) -> list[str]:

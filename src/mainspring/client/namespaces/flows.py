@@ -136,7 +136,7 @@ class Flows:
         else runs again: completed jobs keep their results. The flow must have failed or still be running."""
         flow = await self.get(flow_id)
         if flow.finished and flow.state != FAILED:
-            raise JobStateError(flow_id, flow.state, "retry of a flow", "failed and live")
+            raise JobStateError(flow_id, flow.state, "retry of a flow", "failed and live", "Start a new flow instead.")
         store = await self._core.store()
         waits = await store.flow_retries.retry(document_id(flow.id))
         if waits:

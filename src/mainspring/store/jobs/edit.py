@@ -184,7 +184,7 @@ class Jobs:
         deleted = await self._connection.jobs.delete_one({"_id": job_id, "state": {"$ne": RUNNING}})
         if not deleted.deleted_count:
             document = await self.get(job_id)
-            raise JobStateError(str(job_id), document["state"], "delete()", "waiting and ended (cancel it first)")
+            raise JobStateError(str(job_id), document["state"], "delete()", "waiting and ended", "Cancel it first.")
         if isinstance(key, str):
             await self._keys.drop(key, job_id)
         if document.get("before"):

@@ -77,7 +77,7 @@ class CheckWaiting(Chore):
                 raise
             except Exception as error:
                 if self._is_told(one["_id"], error):
-                    await self._context.store.connection.indexes.mend(error)
+                    await self._context.store.mend_indexes(error)
                     continue
                 logger.error(
                     "The jobs below job %s cannot be cancelled or retried: %s",
