@@ -145,6 +145,7 @@ async def test_schedules_and_controls_are_told(api: Api) -> None:
     async with reading(api) as client:
         await api.scheduler.schedule("work", repeat=Every("1h"), schedule_id="hourly", queue="mail")
         await api.scheduler.schedules.pause("hourly")
+        await client.until(2)  # the queue is looked up when a change is read, and a deleted schedule has none
         await api.scheduler.schedules.delete("hourly")
         await api.scheduler.queues.pause("mail", key={"customer": "secret"})
         await api.scheduler.queues.resume("mail", key={"customer": "secret"})
