@@ -92,9 +92,9 @@ class Live:
         line = self._begin(word, style)
         width = _NAME_WIDTH if self._is_wide() else _SHORT_NAME_WIDTH
         line.append(f"{shortened(printable(job.name), width):{width}}  ", "bold")
-        line.append(f"{printable(job.id):24}", "dim")
         if self._is_wide():
-            line.append(f"  {shortened(printable(job.queue), _QUEUE_WIDTH):{_QUEUE_WIDTH}}")
+            line.append(f"{shortened(printable(job.queue), _QUEUE_WIDTH):{_QUEUE_WIDTH}}  ")
+        line.append(f"{printable(job.id):24}", "dim")
         for detail in _details(event, job):
             line.append(f"  {shortened(printable(detail), _ERROR_WIDTH)}", style if event in _WENT_WRONG else "")
         line.rstrip()
