@@ -161,14 +161,23 @@ class Heartbeat:
             if claimed.renewed_at <= old and not claimed.frozen and now < claimed.renew_until and not claimed.lost
         ]
         if due:
-            self._renewed(due, monotonic(), renewals.renew(list({one.claim for one in due}), [one.id for one in due]))
+            self._renew_all(renewals, due)
 
-    def _renewed(self, claimed_jobs: list[ClaimedJob], asked: float, gone: set[DocumentId]) -> None:
-        for claimed in claimed_jobs:
+    def _renew_all(self, renewals: Renewals, due: list[ClaimedJob]) -> None:
+        asked = monotonic()
+        gone = renewals.renew(list({one.claim for one in due}), [one.id for one in due])
+        for claimed in due:
             if claimed.id not in gone:
                 claimed.renewed(asked, self._limiter.claim_end(asked))
-            elif self._claimed_jobs.get(claimed.id) is claimed:
+            elif self._claimed_jobs.get(claimed.id) is claimed and not self._ends_itself(renewals, claimed):
                 self._stop(claimed, StopReason.LOST)
+
+    @staticmethod
+    def _ends_itself(renewals: Renewals, claimed: ClaimedJob) -> bool:
+        """Whether a job is gone because its own transaction has ended it, and not because the claim is lost."""
+        if not claimed.ends_itself and claimed.in_transaction and renewals.completed(claimed.id, claimed.token):
+            claimed.commit()  # the handler's process has committed, and its message has not arrived yet
+        return claimed.ends_itself
 
     def _renew_frozen(self, renewals: Renewals) -> None:
         """Renew the claims of jobs in transactions at the last moment, if the event loop was blocked meanwhile.
@@ -183,18 +192,9 @@ class Heartbeat:
                 continue
             late = now >= claimed.valid_until - self._settings.lease / 6
             if late and self._loop_watch.held_since(max(frozen_at, now - self._settings.lease)):
+                # The write times out if the transaction has written the document: no other worker can take the job.
                 with suppress(Unavailable), deadline(self._settings.lease / 24):
-                    self._renew_one_frozen(renewals, claimed)
-
-    def _renew_one_frozen(self, renewals: Renewals, claimed: ClaimedJob) -> None:
-        """Renew one claim. The write times out if the transaction has written the document: no other worker can take
-        the job then."""
-        asked = monotonic()
-        gone = renewals.renew([claimed.claim], [claimed.id])
-        if gone and renewals.completed(claimed.id, claimed.token):
-            claimed.commit()  # the handler's process has committed, and its message has not arrived yet
-        else:
-            self._renewed([claimed], asked, gone)
+                    self._renew_all(renewals, [claimed])
 
     def _beat(self, renewals: Renewals) -> None:
         now = monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,14 @@ def commit_blocking(ctx: BlockingJobContext, number: int) -> None:
     with ctx.transaction() as tx:
         tx.db["effects"].insert_one({"_id": number}, session=tx.session)
         tx.result = os.getpid()
+
+
+def commit_and_go_on(ctx: BlockingJobContext, file: str, seconds: float) -> None:
+    """Completes its job, and writes a file much later."""
+    with ctx.transaction():
+        pass
+    time.sleep(seconds)
+    Path(file).write_text("done" if not ctx.is_cancelled else "told to stop")
 
 
 def forget(ctx: BlockingJobContext) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from bson import ObjectId
 from pymongo import AsyncMongoClient
 
+from harness.apps import guaranteed
 from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import ClaimLost, ConfigurationError, InvalidJob, Job, JobContext, Retry, Scheduler, sync
@@ -144,6 +146,21 @@ async def test_a_job_is_completed_whatever_its_handler_does_after_the_commit(sch
     for name in ("x", "twice"):
         done = await ended(scheduler, name)
         assert (done.state, done.token) == ("completed", 1)
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.slow
+async def test_a_handler_goes_on_after_the_commit_for_longer_than_a_lease(
+    make_scheduler: Make, tmp_path: Path, isolation: Literal["thread", "process"]
+) -> None:
+    lease = 2.0
+    scheduler = make_scheduler(lease=lease)
+    scheduler.job("x", retry=1, isolation=isolation)(guaranteed.commit_and_go_on)
+    file = tmp_path / "after"
+    await scheduler.start()
+    done = await ended(scheduler, "x", {"file": str(file), "seconds": 2 * lease})
+    assert (done.state, done.token) == ("completed", 1)
+    assert await eventually(lambda: file.exists() and file.read_text()) == "done"
 
 
 async def test_a_holder_that_has_lost_its_claim_commits_nothing(scheduler: Scheduler, ready: Any) -> None:

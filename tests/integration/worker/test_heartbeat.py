@@ -101,6 +101,7 @@ async def test_a_job_whose_transaction_has_written_its_end_keeps_it_while_the_ev
     async def tx(ctx: JobContext) -> None:
         async with ctx.transaction():
             pass
+        await asyncio.sleep(0.5)
         told_to_stop.append(ctx.is_cancelled)
 
     await scheduler.start()
@@ -108,6 +109,41 @@ async def test_a_job_whose_transaction_has_written_its_end_keeps_it_while_the_ev
     assert one_run(await scheduler.wait(job.id, timeout=60)) == ONE_RUN
     await eventually(lambda: told_to_stop)  # the job has ended with its transaction, and its handler goes on
     assert told_to_stop == [False]
+
+
+async def test_a_renewal_that_comes_after_the_commit_does_not_take_the_job_for_lost(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = make_scheduler(lease=LEASE)
+    renew = Renewals.renew
+    renewing, committed, gone = threading.Event(), threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    went_on: list[bool] = []
+
+    def held_up(self: Renewals, *args: Any) -> Any:
+        renewing.set()
+        assert committed.wait(60)
+        lost = renew(self, *args)
+        if lost:
+            loop.call_soon_threadsafe(gone.set)
+        return lost
+
+    monkeypatch.setattr(Renewals, "renew", held_up)
+
+    @scheduler.job("tx", retry=1)
+    async def tx(ctx: JobContext) -> None:
+        await asyncio.to_thread(renewing.wait, 60)
+        async with ctx.transaction():
+            pass
+        committed.set()
+        await gone.wait()
+        await asyncio.sleep(0.2)
+        went_on.append(not ctx.is_cancelled)
+
+    await scheduler.start()
+    job = await scheduler.schedule("tx")
+    assert one_run(await scheduler.wait(job.id, timeout=60)) == ONE_RUN
+    assert await eventually(lambda: went_on) == [True]
 
 
 # -- what is not urgent --------------------------------------------------------------------------------------------

@@ -76,6 +76,8 @@ class LeasePhase(Enum):
     """A transaction is under way that will write the document: a renewal would conflict with it."""
     COMMITTING = "committing"
     """The transaction writes the job's end and commits. It finds out whether the claim held: nothing is fenced."""
+    COMMITTED = "committed"
+    """The transaction has ended the job. There is no claim any more: the handler goes on while it has its slots."""
 
 
 class IllegalTransition(AssertionError):
@@ -309,23 +311,38 @@ class ClaimedJob:
         """Note that the claim was renewed by a request of the instant `asked`: it holds to `until`, if its slots do."""
         with _LOCK:
             self.renewed_at = asked
-            self.valid_until = min(until, slots_until(self.gates))
+            self.valid_until = self._bounded(until)
 
     def slots_renewed(self, end: Callable[[float], float]) -> None:
         """Prolong the claim with its slots, which were renewed; `end` returns until when a claim holds. A claim that is
         over stays so."""
         with _LOCK:
             if StopReason.LOST not in self.stops and monotonic() < self.valid_until:
-                self.valid_until = min(end(self.renewed_at), slots_until(self.gates))
+                self.valid_until = self._bounded(end(self.renewed_at))
+
+    def _bounded(self, until: float) -> float:
+        """Until when a claim holds whose lease ends at `until`. After the commit only its slots can run out."""
+        slots = slots_until(self.gates)
+        return slots if self.phase is LeasePhase.COMMITTED else min(until, slots)
 
     @property
     def frozen(self) -> bool:
-        """Whether a transaction is under way that will write the document: the claim is not renewed meanwhile."""
+        """Whether nothing but the job's transaction writes its document: the transaction is under way, or over."""
         return self.phase is not LeasePhase.RENEWED
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the job's transaction is under way."""
+        return self.phase in (LeasePhase.FROZEN, LeasePhase.COMMITTING)
 
     @property
     def committing(self) -> bool:
         return self.phase is LeasePhase.COMMITTING
+
+    @property
+    def ends_itself(self) -> bool:
+        """Whether the job's own transaction ends it, or has done so: a job that is gone then is not lost."""
+        return self.phase in (LeasePhase.COMMITTING, LeasePhase.COMMITTED)
 
     def freeze(self) -> float:
         """Note that the job's transaction begins; return the instant (monotonic)."""
@@ -340,10 +357,11 @@ class ClaimedJob:
             if self.phase is LeasePhase.FROZEN:
                 self.phase = LeasePhase.COMMITTING
 
-    def thaw(self) -> None:
-        """Note that the job's transaction is over."""
+    def thaw(self, *, committed: bool) -> None:
+        """Note that the job's transaction is over; if it has committed, it has ended the job."""
         with _LOCK:
-            self.phase, self.frozen_at = LeasePhase.RENEWED, None
+            self.phase, self.frozen_at = LeasePhase.COMMITTED if committed else LeasePhase.RENEWED, None
+            self.valid_until = self._bounded(self.valid_until)
 
     # -- stopping, also in the heartbeat's threads -----------------------------------------------------------------
 

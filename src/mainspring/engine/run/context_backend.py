@@ -191,20 +191,20 @@ class ContextBackend:
         steps.refuse_suspended()
         self.used_transaction = True
         steps.closed = IN_TRANSACTION
+        completed: Completed | None = None
         try:
             await self.freeze()
             async with self._store.transactions.completing(self._finish) as transaction:
                 yield transaction
+            assert isinstance(transaction.completion, Completed)
+            completed = transaction.completion
         finally:
-            self._claimed.thaw()
-            steps.closed = None
-        steps.closed = COMPLETED
-        assert isinstance(transaction.completion, Completed)
-        self.committed = transaction.completion
+            steps.closed = None if completed is None else COMPLETED
+            self.thaw(completed)
 
     def thaw(self, completed: Completed | None) -> None:
-        """End the freeze after a transaction in the handler's own process; `completed` is the outcome it committed."""
-        self._claimed.thaw()
+        """End the freeze after a transaction, also of the handler's own process; `completed` is what it committed."""
+        self._claimed.thaw(committed=completed is not None)
         self.used_transaction = True
         self.committed = completed
 

@@ -67,7 +67,7 @@ class StackRequests:
     def _store(self, renewals: Renewals) -> None:
         for _ in range(len(self._ready)):
             claimed, text = self._ready.popleft()
-            if claimed.frozen:  # its transaction is about to write the document: a write now would conflict
+            if claimed.in_transaction:  # the transaction is about to write the document: a write now would conflict
                 self._ready.append((claimed, text))
             else:
                 renewals.store_stack(claimed.id, claimed.token, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Any
 
 import pytest
@@ -166,9 +167,34 @@ def test_a_commit_that_is_heard_of_after_the_transaction_leaves_the_claim_fenced
     claimed = claimed_job()
     claimed.freeze()
     assert (claimed.frozen, claimed.committing) == (True, False)
-    claimed.thaw()
+    claimed.thaw(committed=False)
     claimed.commit()
     assert (claimed.frozen, claimed.committing) == (False, False)
+
+
+def test_a_job_that_has_committed_its_end_has_no_lease_that_could_run_out() -> None:
+    claimed = claimed_job()
+    claimed.renewed(0.0, 5.0)
+    claimed.freeze()
+    claimed.commit()
+    claimed.thaw(committed=True)
+    assert (claimed.frozen, claimed.in_transaction, claimed.ends_itself) == (True, False, True)
+    assert claimed.valid_until == inf
+    claimed.renewed(0.0, 5.0)  # a renewal from before the transaction that is heard of late
+    assert claimed.valid_until == inf
+
+
+def test_a_job_that_has_committed_its_end_goes_on_no_longer_than_it_has_its_slots() -> None:
+    term = Term(monotonic() + 60)
+    claimed = claimed_job()
+    claimed.park([])
+    claimed.unpark([Passed("c:name:x", Limit(1), 1, term)])
+    claimed.freeze()
+    claimed.thaw(committed=True)
+    assert claimed.valid_until == term.until
+    term.until += 60
+    claimed.slots_renewed(lambda asked: asked)
+    assert claimed.valid_until == term.until
 
 
 def test_progress_is_new_until_it_is_stored_and_announced_once() -> None:
