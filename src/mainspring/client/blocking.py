@@ -206,6 +206,8 @@ class Job(AsyncJob):
         return {key: value for key, value in super().__getstate__().items() if key != "_from"}
 
 
+# stop() waits no longer than this for the loop to close: a thread that a handler has started there may never end.
+_CLOSED_WITHIN = 10.0
 _BLOCKING: dict[type, type[Any]] = {
     AsyncSchedule: Schedule,
     AsyncRedrive: Redrive,
@@ -227,6 +229,7 @@ class Scheduler:
         """The async scheduler that does the work."""
         self._portal: Portal | None = None
         self._closing: Portal | None = None
+        self._thread: threading.Thread | None = None
         self._pid = 0
         self._starting = threading.Lock()
 
@@ -287,7 +290,15 @@ class Scheduler:
             portal.call(self.inner.stop(graceful, timeout))
         finally:
             self._closing = None
-            portal.loop.call_soon_threadsafe(portal.loop.stop)
+            self._end_loop(portal)
+
+    def _end_loop(self, portal: Portal) -> None:
+        """Stop the event loop, and wait until its thread has closed it: Python may end right after `stop()`, and a loop
+        that is still being closed then fails, since it can start no thread any more."""
+        thread = self._thread
+        portal.loop.call_soon_threadsafe(portal.loop.stop)
+        if thread is not None:
+            thread.join(_CLOSED_WITHIN)
 
     def stop_now(self) -> None:
         """Stop without waiting for handlers: cancel them and release their jobs. This applies to a stop that is under
@@ -380,7 +391,8 @@ class Scheduler:
         with self._starting:
             if self._portal is None or self._pid != os.getpid():
                 loop = self.loop_factory()
-                threading.Thread(target=_serve, args=(loop,), name="mainspring-loop", daemon=True).start()
+                self._thread = threading.Thread(target=_serve, args=(loop,), name="mainspring-loop", daemon=True)
+                self._thread.start()
                 self._portal, self._pid = Portal(loop), os.getpid()
             return self._portal
 

@@ -377,6 +377,26 @@ def test_stopping_twice_or_before_anything_began_does_no_harm(make: Make) -> Non
     scheduler.stop()
 
 
+def test_its_loop_is_closed_when_it_has_stopped_however_long_that_takes(make: Make) -> None:
+    made: list[asyncio.AbstractEventLoop] = []
+
+    class Slow(asyncio.SelectorEventLoop):
+        async def shutdown_asyncgens(self) -> None:
+            await asyncio.sleep(0.5)
+            await super().shutdown_asyncgens()
+
+    def slow() -> asyncio.AbstractEventLoop:
+        made.append(Slow())
+        return made[-1]
+
+    scheduler = make()
+    scheduler.loop_factory = slow
+    for _ in range(2):
+        scheduler.start()
+        scheduler.stop()
+    assert [loop.is_closed() for loop in made] == [True, True]  # the end of Python breaks off nothing
+
+
 def test_it_can_be_used_and_started_again_after_it_was_stopped(blocking: Scheduler) -> None:
     @blocking.job("work")
     def work() -> str:
