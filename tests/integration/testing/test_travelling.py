@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import ConfigurationError, Cron, Every, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.testing import travel
+from mainspring.testing import run_until_idle, travel
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -82,3 +82,23 @@ async def test_a_journey_that_cannot_be_made_is_refused_with_the_cure(timed: Sch
     await timed.schedule("tick", repeat=Every("1s"))
     with pytest.raises(AssertionError, match=r"After 5 stops .* jump=True"):
         await travel(timed, by="1h", most=5)
+
+
+@pytest.mark.parametrize("move", ["run_until_idle", "travel"])
+async def test_a_job_that_a_rate_holds_back_starts_at_the_instant_of_its_token(
+    timed: Scheduler, clock: ManualClock, move: str
+) -> None:
+    started = []
+
+    @timed.job("call", rate="2/hour")
+    async def call() -> None:
+        started.append(clock.now())
+
+    began = clock.now()
+    for _ in range(5):
+        await timed.schedule("call")
+    if move == "travel":
+        await travel(timed, by="91m")
+    else:
+        await run_until_idle(timed)
+    assert [round((one - began) / timedelta(minutes=1)) for one in started] == [0, 0, 30, 60, 90]
