@@ -158,9 +158,12 @@ class Bench:
                 )
 
     async def next_job_at(self, now: datetime) -> datetime | None:
-        """The next instant after now at which a job is due, a wait ends, a rate lets a job start that waits for it, or
-        the lease of a dead worker runs out."""
-        instants = [job.run_at async for job in self.scheduler.jobs(state="pending")]
+        """The next instant after now at which a job is due, a wait ends, a rate or a breaker lets a job start that
+        waits for it, or the lease of a dead worker runs out."""
+        pending = [job async for job in self.scheduler.jobs(state="pending")]
+        instants = [job.run_at for job in pending]
+        if any(job.waiting_for for job in pending):
+            instants += [one.open_until for one in await self.scheduler.limits.breakers() if one.open_until]
         waits = [job.waits async for job in self.scheduler.jobs(state="blocked")]
         instants += [one.until for one in waits if one is not None and one.until is not None]
         grace = timedelta(seconds=self.scheduler.settings.rescue_grace)
