@@ -118,7 +118,10 @@ async def test_top_shows_a_new_job_without_being_asked_again_and_ends_with_an_in
     await client.cancel(job.id)
 
 
-@pytest.mark.parametrize("command", [["worker", "steady:scheduler"], ["up", "steady:scheduler", "--no-api"]])
+@pytest.mark.parametrize(
+    "command",
+    [["worker", "steady:scheduler"], ["up", "steady:scheduler", "--no-api"], ["worker", "instrumented:scheduler"]],
+)
 async def test_a_worker_traces_its_jobs_where_the_environment_asks_for_it(
     start: Start, client: Scheduler, uri: str, command: list[str]
 ) -> None:
@@ -135,15 +138,24 @@ async def test_a_worker_traces_its_jobs_where_the_environment_asks_for_it(
 @pytest.mark.parametrize(
     ("command", "environment", "sentence"),
     [
-        ("worker", {"MAINSPRING_OTEL": "maybe"}, "MAINSPRING_OTEL must be one of 1, 0, same-trace, not 'maybe'."),
-        ("serve", {"MAINSPRING_OTEL": "1", "OTEL_TRACES_EXPORTER": "carrier"}, "No package has the exporter 'carrier'"),
-        ("worker", {"MAINSPRING_SENTRY": "1"}, "MAINSPRING_SENTRY needs SENTRY_DSN"),
-        ("up", {"MAINSPRING_SENTRY": "1"}, "MAINSPRING_SENTRY needs SENTRY_DSN"),
+        (
+            "worker steady",
+            {"MAINSPRING_OTEL": "maybe"},
+            "MAINSPRING_OTEL must be one of 1, 0, same-trace, not 'maybe'.",
+        ),
+        (
+            "serve steady",
+            {"MAINSPRING_OTEL": "1", "OTEL_TRACES_EXPORTER": "carrier"},
+            "No package has the exporter 'carrier'",
+        ),
+        ("worker steady", {"MAINSPRING_SENTRY": "1"}, "MAINSPRING_SENTRY needs SENTRY_DSN"),
+        ("worker instrumented", {"MAINSPRING_SENTRY": "1"}, "MAINSPRING_SENTRY needs SENTRY_DSN"),
+        ("up steady", {"MAINSPRING_SENTRY": "1"}, "MAINSPRING_SENTRY needs SENTRY_DSN"),
     ],
 )
 async def test_a_wrong_switch_ends_the_command_with_a_sentence(
     start: Start, uri: str, command: str, environment: dict[str, str], sentence: str
 ) -> None:
-    worker = start(command, "steady:scheduler", MAINSPRING_URI=uri, **environment)
+    worker = start(*f"{command}:scheduler".split(), MAINSPRING_URI=uri, **environment)
     assert await asyncio.to_thread(worker.wait, 60) == 2
     assert sentence in worker.output and "Traceback" not in worker.output

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from mainspring.api import problems
 from mainspring.api.app import make_app
 from mainspring.api.settings import ServiceSettings
-from mainspring.client.scheduler import Scheduler
+from mainspring.client.scheduler import Scheduler, check_async
 from mainspring.errors import MainspringError
 
 
@@ -22,6 +22,7 @@ class MountedService:
     Every request needs an API key, or a session that was opened with one."""
 
     def __init__(self, scheduler: Scheduler, settings: ServiceSettings) -> None:
+        check_async(scheduler, "asgi()")
         self._scheduler = scheduler
         self._app = make_app(scheduler, settings)
         self._starting = asyncio.Lock()

@@ -46,6 +46,11 @@ def _key(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(KEY, "").strip() or None
     try:
-        return file.read_text("ascii").strip()
+        key = file.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"The API key cannot be read from {file}: {error}.") from None
+    if not key:
+        raise ConfigurationError(
+            f"The file {file} is empty: it must have the API key, which bounds what a client can do."
+        )
+    return key

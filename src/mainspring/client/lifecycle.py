@@ -22,7 +22,7 @@ from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Declared
 from mainspring.client.scheduling import Scheduling, Transactions
 from mainspring.engine.limits.job_gates import Limits
-from mainspring.errors import MainspringError, ScheduleNotFound, Unavailable
+from mainspring.errors import ConfigurationError, InvalidSchedule, MainspringError, ScheduleNotFound, Unavailable
 from mainspring.model.jobs.draft import OPTIONS
 from mainspring.model.jobs.retention import Keep, Retention
 from mainspring.model.jobs.retry import Retry
@@ -170,9 +170,13 @@ class Lifecycle:
         registry = self._core.registry
         job_options = {key: value for key, value in declared.options.items() if key in OPTIONS}
         options = {key: value for key, value in declared.options.items() if key not in OPTIONS}
-        draft = self._parts.drafts.draft(registry.handled_by(declared), declared.data, job_options)
-        check_repeated(draft, None)
-        return make_spec(registry.identity(declared), draft, declared.rule, options)
+        schedule_id = registry.identity(declared)
+        try:
+            draft = self._parts.drafts.draft(registry.handled_by(declared), declared.data, job_options)
+            check_repeated(draft, None)
+            return make_spec(schedule_id, draft, declared.rule, options)
+        except ConfigurationError as error:  # it is raised far from the declaration, which it has to name
+            raise InvalidSchedule(f"The declared schedule {schedule_id!r}: {error}") from error
 
     # -- stopping --------------------------------------------------------------------------------------------------
 

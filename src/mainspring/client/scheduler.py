@@ -360,6 +360,14 @@ def _feed_of(store: Store, before: ChangeFeed | None) -> ChangeFeed:
     return ChangeFeed(store)
 
 
+def check_async(scheduler: object, taker: str) -> None:
+    """Refuse what is no async Scheduler, such as a blocking one, where the event loop of the caller does the work."""
+    if not isinstance(scheduler, Scheduler):
+        kind = f"{type(scheduler).__module__}.{type(scheduler).__qualname__}"
+        given = kind.replace("mainspring.client.blocking.", "mainspring.sync.")
+        raise ConfigurationError(f"{taker} takes a mainspring.Scheduler, which is async, not a {given}.")
+
+
 def core_of(scheduler: Scheduler) -> Core:
     """The shared collaborators of a Scheduler; for other modules of this package."""
     return scheduler._core

@@ -295,6 +295,7 @@ class Worker:
         for chore in self.chores:
             if chore.name in MAKES_JOBS_DUE:
                 await chore.run_once()
+        self.limiter.wait_lists.poll_next_time()
         await self.catch_up()
 
     async def abandon(self) -> None:

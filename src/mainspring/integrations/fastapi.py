@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from mainspring.client.scheduler import Scheduler
+from mainspring.client.scheduler import Scheduler, check_async
 from mainspring.errors import ConfigurationError
 
 try:
@@ -34,10 +34,7 @@ def lifespan(scheduler: Scheduler, *, worker: bool = False) -> Lifespan:
     """The lifespan of an application: it connects the scheduler at the start and closes it at the end, with a mounted
     `mainspring.asgi(scheduler)`. With `worker`, jobs run in the application's own process as well. A lifespan of your
     own enters it: `async with lifespan(scheduler)(app): yield`."""
-    if not isinstance(scheduler, Scheduler):
-        raise ConfigurationError(
-            f"lifespan() takes a mainspring.Scheduler, not {type(scheduler).__name__}: the application is async."
-        )
+    check_async(scheduler, "lifespan()")
 
     @asynccontextmanager
     async def run(app: Any) -> AsyncIterator[None]:

@@ -83,6 +83,12 @@ class Tracing(Observer):
         self._instruments = instruments
         self._same_trace = same_trace
 
+    @property
+    def lacks_sdk(self) -> bool:
+        """Whether it does nothing, since the process has not set up an SDK so far."""
+        later = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+        return later and isinstance(self._tracer, trace.ProxyTracer)
+
     def storing(self, name: str | None, queue: str | None) -> Storing:
         return _Send(self._tracer, self._instruments, name, queue)
 

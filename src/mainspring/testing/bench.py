@@ -158,12 +158,18 @@ class Bench:
                 )
 
     async def next_job_at(self, now: datetime) -> datetime | None:
-        """The next instant after now at which a job is due, a wait ends, or the lease of a dead worker runs out."""
-        instants = [job.run_at async for job in self.scheduler.jobs(state="pending")]
+        """The next instant after now at which a job is due, a wait ends, a rate or a breaker lets a job start that
+        waits for it, or the lease of a dead worker runs out."""
+        pending = [job async for job in self.scheduler.jobs(state="pending")]
+        instants = [job.run_at for job in pending]
+        if any(job.waiting_for for job in pending):
+            instants += [one.open_until for one in await self.scheduler.limits.breakers() if one.open_until]
         waits = [job.waits async for job in self.scheduler.jobs(state="blocked")]
         instants += [one.until for one in waits if one is not None and one.until is not None]
         grace = timedelta(seconds=self.scheduler.settings.rescue_grace)
         instants += [job.lease_until + grace async for job in self.scheduler.jobs(state="running") if job.lease_until]
+        opening = await (await core_of(self.scheduler).store()).gates.next_opening(now)
+        instants += [] if opening is None else [opening]
         return min((one for one in instants if one > now), default=None)
 
     async def next_firing_at(self, now: datetime) -> datetime | None:

@@ -20,6 +20,11 @@ from mainspring.testing.either import AnyScheduler, inner_of
 from mainspring.testing.probe import probe_of
 
 S = TypeVar("S", Scheduler, BlockingScheduler)
+_CONNECTED = (
+    "This scheduler is already connected, to the server of the program and not to the test's: a module or an earlier "
+    "test has used it without binding it. Let every test that uses it take the fixture mainspring_scheduler, or stop() "
+    "it."
+)
 
 
 class Bound:
@@ -34,6 +39,8 @@ class Bound:
         inner = inner_of(scheduler, "bind()")
         link = core_of(inner).link
         before = link.target
+        if link.connected and not any(one is scheduler for one, _ in self._bound):
+            raise ConfigurationError(_CONNECTED)
         inner.configure(self._uri, clock=clock, **options)
         if not any(one is scheduler for one, _ in self._bound):
             self._bound.append((scheduler, before))

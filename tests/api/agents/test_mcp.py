@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -173,6 +174,14 @@ async def test_the_command_speaks_over_its_standard_streams_with_the_key_of_a_fi
         assert {tool.name for tool in (await client.list_tools()).tools} == {*READING}
         failed, answer = await said(client, "get_session")
         assert not failed and answer["data"]["role"] == "viewer"
+
+
+def test_a_key_file_without_a_key_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "assistant.key"
+    file.write_text("\n")
+    words = [*MAINSPRING, "mcp", "--url", "http://127.0.0.1:9", "--key-file", str(file)]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2 and "assistant.key is empty" in ended.stderr
 
 
 async def test_the_key_goes_to_the_given_address_and_nowhere_else() -> None:

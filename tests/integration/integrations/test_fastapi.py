@@ -94,9 +94,10 @@ async def test_an_application_without_a_scheduler_is_told_the_cure() -> None:
         await ask(app, "/")
 
 
-def test_a_blocking_scheduler_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"mainspring\.Scheduler"):
-        lifespan(BlockingScheduler("mongodb://127.0.0.1:1/x"))  # type: ignore[arg-type]
+@pytest.mark.parametrize("take", [lifespan, mainspring.asgi])
+def test_a_blocking_scheduler_is_refused(take: Callable[[Any], object]) -> None:
+    with pytest.raises(ConfigurationError, match=r"mainspring\.Scheduler, which is async, not a mainspring\.sync\.Sch"):
+        take(BlockingScheduler("mongodb://127.0.0.1:1/x"))
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

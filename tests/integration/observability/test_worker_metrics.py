@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from bson import ObjectId
@@ -21,6 +22,7 @@ from mainspring.engine.heartbeat import Heartbeat
 from mainspring.observability.metrics import catalogue, probes
 from mainspring.observability.metrics.collector import Metrics
 from mainspring.observability.metrics.server import AT_ONCE, MetricsServer, read_address, serve_metrics
+from mainspring.sync import Scheduler as BlockingScheduler
 
 Make = Callable[..., Scheduler]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -250,3 +252,9 @@ async def test_a_taken_port_is_refused_with_the_option_that_changes_it(make_sche
     async with served(scheduler) as server:
         with pytest.raises(ConfigurationError, match="--metrics"):
             serve_metrics(scheduler, server.url.removeprefix("http://"))
+
+
+@pytest.mark.parametrize("take", [Metrics, lambda scheduler: serve_metrics(scheduler, "127.0.0.1:0")])
+async def test_a_blocking_scheduler_is_refused(take: Callable[[Any], object]) -> None:
+    with pytest.raises(ConfigurationError, match=r"mainspring\.Scheduler, which is async, not a mainspring\.sync\.Sch"):
+        take(BlockingScheduler("mongodb://127.0.0.1:1/x"))

@@ -135,7 +135,7 @@ async def test_a_wrong_option_is_refused_at_the_start(scheduler: Scheduler, db: 
     @scheduler.every("5m", overlap="skipp")  # type: ignore[arg-type]
     async def work() -> None: ...
 
-    with pytest.raises(InvalidSchedule, match="overlap must be one of"):
+    with pytest.raises(InvalidSchedule, match="The declared schedule 'work': overlap must be one of"):
         await scheduler.start()
     assert await db["jobs.schedules"].count_documents({}, hint="_id_") == 0
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from harness.servers import Servers
+from mainspring import ConfigurationError, Scheduler
+from mainspring.testing.binding import Bound
 
 APP = """
 from mainspring import Scheduler
@@ -186,6 +188,15 @@ def test_a_wrong_setting_and_a_missing_server_are_explained(
     texts = run(needs).texts
     assert "install one with pip install 'mainspring[embedded]'" in texts
     assert "Or name yours: MAINSPRING_TEST_URI=mongodb://" in texts
+
+
+async def test_a_scheduler_that_was_used_without_the_fixture_is_not_bound_and_the_cure_is_named(
+    make_scheduler: Callable[..., Scheduler], uri: str
+) -> None:
+    scheduler = make_scheduler()
+    await scheduler.connect()
+    with pytest.raises(ConfigurationError, match="take the fixture mainspring_scheduler"):
+        Bound(uri).bind(scheduler)
 
 
 def test_a_run_that_does_not_use_the_plugin_imports_nothing_of_mainspring() -> None:

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mainspring import ConfigurationError, Cron, Every, Scheduler
+from mainspring import Breaker, ConfigurationError, Cron, Every, Retry, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.testing import travel
+from mainspring.testing import drain, run_until_idle, travel
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -82,3 +82,43 @@ async def test_a_journey_that_cannot_be_made_is_refused_with_the_cure(timed: Sch
     await timed.schedule("tick", repeat=Every("1s"))
     with pytest.raises(AssertionError, match=r"After 5 stops .* jump=True"):
         await travel(timed, by="1h", most=5)
+
+
+@pytest.mark.parametrize("move", ["run_until_idle", "travel"])
+async def test_a_job_that_a_rate_holds_back_starts_at_the_instant_of_its_token(
+    timed: Scheduler, clock: ManualClock, move: str
+) -> None:
+    started = []
+
+    @timed.job("call", rate="2/hour")
+    async def call() -> None:
+        started.append(clock.now())
+
+    began = clock.now()
+    for _ in range(5):
+        await timed.schedule("call")
+    if move == "travel":
+        await travel(timed, by="91m")
+    else:
+        await run_until_idle(timed)
+    assert [round((one - began) / timedelta(minutes=1)) for one in started] == [0, 0, 30, 60, 90]
+
+
+async def test_jobs_that_an_open_breaker_holds_back_start_at_the_end_of_its_time(
+    timed: Scheduler, clock: ManualClock
+) -> None:
+    began, started = clock.now(), list[datetime]()
+
+    @timed.job("call", retry=Retry(2, delay=1, jitter=0), breaker=Breaker(minimum=2, open_for="10m"))
+    async def call() -> None:
+        started.append(clock.now())
+        if clock.now() == began:
+            raise ConnectionError("refused")
+
+    for _ in range(2):
+        await timed.schedule("call")
+    await drain(timed)
+    (breaker,) = await timed.limits.breakers()
+    assert breaker.state == "open"
+    await run_until_idle(timed)
+    assert started == [began, began, breaker.open_until, breaker.open_until]

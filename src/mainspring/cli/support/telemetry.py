@@ -2,7 +2,8 @@
 
 `MAINSPRING_OTEL` and `MAINSPRING_SENTRY` switch; everything else is in the standard variables of their SDKs, `OTEL_…`
 and `SENTRY_…`. An SDK that the user's module has set up stays as it is, and a Scheduler that the module has
-instrumented is not instrumented twice. Worker processes import this module; it imports an SDK only where it is wanted.
+instrumented is not instrumented twice, but gets an SDK if the module has set up none. Worker processes import this
+module; it imports an SDK only where it is wanted.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ def _choice(variable: str, environment: Mapping[str, str], *further: str) -> str
 def _trace(scheduler: Scheduler, environment: Mapping[str, str], *, same_trace: bool) -> None:
     from mainspring.observability.otel import Tracing, instrument
 
-    if not any(isinstance(one, Tracing) for one in core_of(scheduler).observers):
+    own = [one for one in core_of(scheduler).observers if isinstance(one, Tracing)]
+    if not own or any(one.lacks_sdk for one in own):
         try:
             _set_up_sdk(environment)
         except ModuleNotFoundError as error:
             raise ConfigurationError(f"{_NEEDS_SDK} ({error.name} is missing)") from None
+    if not own:
         instrument(scheduler, same_trace=same_trace)
 
 
@@ -59,13 +62,15 @@ def _set_up_sdk(environment: Mapping[str, str]) -> None:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    spans = _exporter("traces", environment)
-    if spans is not None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    own_traces = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    spans = None if own_traces else _exporter("traces", environment)
+    if spans is not None:
         provider = TracerProvider()
         provider.add_span_processor(BatchSpanProcessor(spans))
         trace.set_tracer_provider(provider)
-    numbers = _exporter("metrics", environment)
-    if numbers is not None and isinstance(metrics.get_meter_provider(), meters._ProxyMeterProvider):
+    own_metrics = not isinstance(metrics.get_meter_provider(), meters._ProxyMeterProvider)
+    numbers = None if own_metrics else _exporter("metrics", environment)
+    if numbers is not None:
         metrics.set_meter_provider(MeterProvider([PeriodicExportingMetricReader(numbers)]))
 
 
@@ -92,15 +97,19 @@ def _exporter(signal: str, environment: Mapping[str, str]) -> Any:
 def _report(scheduler: Scheduler, environment: Mapping[str, str]) -> None:
     from mainspring.observability.sentry import Reporting, instrument
 
-    if any(isinstance(one, Reporting) for one in core_of(scheduler).observers):
-        return
+    _set_up_sentry(environment)
+    if not any(isinstance(one, Reporting) for one in core_of(scheduler).observers):
+        instrument(scheduler)
+
+
+def _set_up_sentry(environment: Mapping[str, str]) -> None:
+    """Set up the SDK by its own variables, unless the user's module has done so."""
     import sentry_sdk
 
     if not sentry_sdk.is_initialized():
         if not environment.get("SENTRY_DSN", "").strip():
             raise ConfigurationError(f"{SENTRY} needs SENTRY_DSN, the address of the project in Sentry.")
         sentry_sdk.init(traces_sample_rate=_rate("SENTRY_TRACES_SAMPLE_RATE", environment))
-    instrument(scheduler)
 
 
 def _rate(variable: str, environment: Mapping[str, str]) -> float | None:

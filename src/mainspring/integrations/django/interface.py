@@ -23,7 +23,8 @@ except ModuleNotFoundError:
         from django_tasks.utils import normalize_json
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f'Tasks of Django need Django 6, or the package django-tasks: pip install "mainspring[django]" ({error}).'
+            "Tasks of Django need Django 6, or Django 5.2 and the package django-tasks: pip install "
+            f'"mainspring[django]", or pip install django-tasks ({error}).'
         ) from None
 
 __all__ = [

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Mu
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from mainspring.client.scheduler import Scheduler, core_of
+from mainspring.client.scheduler import Scheduler, check_async, core_of
 from mainspring.observability.extras import needs_extra
 from mainspring.observability.metrics import catalogue
 from mainspring.observability.metrics.catalogue import COUNTER, Metric
@@ -50,6 +50,7 @@ class Metrics(Collector):
         most_names: int = catalogue.MOST_NAMES,
         most_queues: int = catalogue.MOST_QUEUES,
     ) -> None:
+        check_async(scheduler, "Metrics()")
         self._core = core_of(scheduler)
         self.tallies = Tallies(most_names, most_queues)
         self.tallies.follow(self._core)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from mainspring.client.scheduler import Scheduler
+from mainspring.client.scheduler import Scheduler, check_async
 from mainspring.errors import ConfigurationError
 from mainspring.observability.metrics.collector import Metrics
 from mainspring.observability.metrics.probes import Probes
@@ -42,6 +42,7 @@ def read_address(text: str) -> tuple[str, int]:
 
 def serve_metrics(scheduler: Scheduler, address: str, metrics: Metrics | None = None) -> MetricsServer:
     """Serve the metrics and probes of a Scheduler; call it on its event loop, before it starts. Close it at the end."""
+    check_async(scheduler, "serve_metrics()")
     return MetricsServer(scheduler, read_address(address), metrics or Metrics(scheduler), asyncio.get_running_loop())
 
 

@@ -292,6 +292,12 @@ class WaitLists:
         )
         return [OpenWaitList(one["_id"], one["open_at"], one.get("rev", 0)) for one in found]
 
+    async def next_opening(self, after: datetime) -> datetime | None:
+        """The next instant after another at which a gate with a wait list may have room, such as that of a token."""
+        later = {"open_at": {"$type": "date", "$gt": after}}
+        found = await self._connection.gates.find_all(later, {"open_at": 1}, sort=[("open_at", 1)], hint=OPEN, limit=1)
+        return found[0]["open_at"] if found else None
+
     async def open(self, names: Sequence[str]) -> None:
         """Let workers check whether there is room at these gates, where jobs wait for it."""
         if names:
