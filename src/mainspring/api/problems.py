@@ -6,7 +6,8 @@ also has `success: false` and `error`, which the clients of older services read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, get_args
 
@@ -17,6 +18,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from mainspring.api.wire.base import In
 from mainspring.errors import (
     AlertRuleNotFound,
     AuditKeyMissing,
@@ -44,6 +46,8 @@ from mainspring.spelling import meant_by
 
 MEDIA_TYPE = "application/problem+json"
 _BACK_SOON = 2
+# Not in quotes, where a message has the caller's own words.
+_SNAKE_WORDS = re.compile(r"(?<!['\"\w])[a-z]+(?:_[a-z]+)+(?!['\"\w])")
 
 # The most specific class first: the first that matches decides.
 _STATUSES: Sequence[tuple[type[Exception], int]] = (
@@ -107,7 +111,30 @@ def as_problem(error: MainspringError) -> Problem:
     soon = {"Retry-After": str(_BACK_SOON)} if status in (429, 503) else {}
     if status == 503:
         return Problem(503, "MongoDB cannot be reached at present; try again in a moment.", headers=soon)
+    if isinstance(error, ConfigurationError) and status == 422:
+        text, field = on_the_wire(str(error))
+        return Problem(status, text, field=field)
     return Problem(status, str(error), headers=soon)
+
+
+def on_the_wire(text: str, names: Mapping[str, str] | None = None) -> tuple[str, str | None]:
+    """A message of the library with the API's names of fields (`run_at` is called runAt here), and the first of them.
+    `names` has fields that are called something else altogether."""
+    words = {**_names(), **(names or {})}
+    found = [words[word] for word in _SNAKE_WORDS.findall(text) if word in words]
+    return _SNAKE_WORDS.sub(lambda word: words.get(word[0], word[0]), text), next(iter(found), None)
+
+
+def _names() -> dict[str, str]:
+    """The names on the wire of all fields of requests that the library spells in another way."""
+    fields = (one for model in _below(In) for one in model.model_fields.items())
+    return {name: field.alias for name, field in fields if "_" in name and field.alias is not None}
+
+
+def _below(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for one in model.__subclasses__():
+        yield one
+        yield from _below(one)
 
 
 def add_handlers(app: FastAPI) -> None:

@@ -216,3 +216,32 @@ async def test_broken_json_is_told_by_its_place_not_as_a_field(api: Api) -> None
 async def test_a_limit_over_http_may_be_a_number_as_in_python(api: Api, body: dict[str, Any]) -> None:
     assert (await api.put("/api/limits/queue/http", body)).data["concurrency"] == {"limit": 3}
     assert (await api.put("/api/limits/queue/http", {"rate": "100/minute"})).data["rate"]["rate"] == "100/60s"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        ("POST", "/api/keys", {"name": "a", "expiresAt": "2020-01-01T00:00:00Z"}, "expiresAt"),
+        ("POST", "/api/breakers/queue/a/open", {"openFor": "0s"}, "openFor"),
+        ("POST", "/api/jobs", {"name": "a", "every": "1h", "id": "\x00"}, "id"),
+        (
+            "POST",
+            "/api/alerts",
+            {"name": "a", "kind": "dead_letters", "repeatEvery": "1s", "to": [{"type": "email", "to": ["a@example.com"]}]},
+            "repeatEvery",
+        ),
+        ("GET", "/api/jobs/search?scheduleId=%00", None, "scheduleId"),
+        ("GET", "/api/jobs/export?flowId=%00", None, "flowId"),
+    ],
+)
+async def test_what_the_library_refuses_is_told_with_the_name_of_the_field_in_the_api(
+    api: Api, method: str, path: str, body: dict[str, Any] | None, field: str
+) -> None:
+    reply = await api.call(method, path, json=body)
+    assert (reply.status, reply.body["errors"][0]["field"]) == (422, field)
+    assert field in reply.body["detail"] and "_" not in reply.body["detail"]
+
+
+async def test_the_words_of_the_caller_stay_as_they_are_in_a_refusal(api: Api) -> None:
+    reply = await api.post("/api/jobs", {"name": "a", "repeat": {"at": ["2020-01-01T00:00:00Z"]}, "id": "run_at"})
+    assert (reply.status, "'run_at'" in reply.body["detail"]) == (422, True)
