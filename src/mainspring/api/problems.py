@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from mainspring.api.request_faults import faults_of
 from mainspring.api.wire.base import In
 from mainspring.errors import (
     AlertRuleNotFound,
@@ -42,7 +43,6 @@ from mainspring.errors import (
     WorkerStateError,
 )
 from mainspring.model.fields import Fields
-from mainspring.spelling import meant_by
 
 MEDIA_TYPE = "application/problem+json"
 _BACK_SOON = 2
@@ -185,30 +185,7 @@ def _refused(error: RequestValidationError, body: type[BaseModel] | None) -> JSO
     if broken is not None:
         why = f"The body is not valid JSON, at character {broken['loc'][-1]}: {broken['ctx']['error']}."
         return JSONResponse(document(400, why), 400, media_type=MEDIA_TYPE)
-    errors = [{"field": place(one["loc"]), "detail": cure(one, body)} for one in error.errors()]
+    errors = faults_of(error.errors(), error.body, body)
     first = errors[0] if errors else {"field": "", "detail": "The request cannot be read."}
     detail = f"{first['field']}: {first['detail']}" if first["field"] else str(first["detail"])
     return JSONResponse(document(422, detail, errors), 422, media_type=MEDIA_TYPE)
-
-
-def place(location: Sequence[Any]) -> str:
-    """The path of a wrong field in the request: `body.url`, `query.limit`."""
-    return ".".join(str(step) for step in location if step != "body") or "body"
-
-
-def cure(error: Mapping[str, Any], body: type[BaseModel] | None = None) -> str:
-    """The fault of a field, and its cure. `body` is the expected body."""
-    if error["type"] != "extra_forbidden":
-        return str(error["msg"]).removeprefix("Value error, ")
-    meant = _meant(error["loc"], body)
-    if meant is not None:
-        return f"There is no such field; did you mean {meant}?"
-    return "There is no such field; leave it out, or look for its right name in /docs."
-
-
-def _meant(location: Sequence[Any], body: type[BaseModel] | None) -> str | None:
-    """The field at the top of the body that the client probably meant."""
-    steps = [step for step in location if step != "body"]
-    if body is None or len(steps) != 1:
-        return None
-    return meant_by(str(steps[0]), [field.alias or name for name, field in body.model_fields.items()])
