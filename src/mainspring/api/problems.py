@@ -46,6 +46,7 @@ from mainspring.model.fields import Fields
 
 MEDIA_TYPE = "application/problem+json"
 _BACK_SOON = 2
+_FIRST_WORD = re.compile(r"[a-z]\w*")
 # Not in quotes, where a message has the caller's own words.
 _SNAKE_WORDS = re.compile(r"(?<!['\"\w])[a-z]+(?:_[a-z]+)+(?!['\"\w])")
 
@@ -118,17 +119,20 @@ def as_problem(error: MainspringError) -> Problem:
 
 
 def on_the_wire(text: str, names: Mapping[str, str] | None = None) -> tuple[str, str | None]:
-    """A message of the library with the API's names of fields (`run_at` is called runAt here), and the first of them.
-    `names` has fields that are called something else altogether."""
+    """A message of the library with the API's names of fields (`run_at` is called runAt here), and the field that it is
+    about: the first of them, or the word with which it begins. `names` has fields that are called something else."""
     words = {**_names(), **(names or {})}
     found = [words[word] for word in _SNAKE_WORDS.findall(text) if word in words]
+    begins = _FIRST_WORD.match(text)
+    if begins is not None and begins[0] in words.values():
+        found.append(begins[0])
     return _SNAKE_WORDS.sub(lambda word: words.get(word[0], word[0]), text), next(iter(found), None)
 
 
 def _names() -> dict[str, str]:
-    """The names on the wire of all fields of requests that the library spells in another way."""
+    """The names on the wire of all fields of requests, by those in the library."""
     fields = (one for model in _below(In) for one in model.model_fields.items())
-    return {name: field.alias for name, field in fields if "_" in name and field.alias is not None}
+    return {name: field.alias for name, field in fields if field.alias is not None}
 
 
 def _below(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
