@@ -6,7 +6,8 @@ also has `success: false` and `error`, which the clients of older services read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, get_args
 
@@ -17,6 +18,8 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from mainspring.api.request_faults import faults_of
+from mainspring.api.wire.base import In
 from mainspring.errors import (
     AlertRuleNotFound,
     AuditKeyMissing,
@@ -40,10 +43,12 @@ from mainspring.errors import (
     WorkerStateError,
 )
 from mainspring.model.fields import Fields
-from mainspring.spelling import meant_by
 
 MEDIA_TYPE = "application/problem+json"
 _BACK_SOON = 2
+_FIRST_WORD = re.compile(r"[a-z]\w*")
+# Not in quotes, where a message has the caller's own words.
+_SNAKE_WORDS = re.compile(r"(?<!['\"\w])[a-z]+(?:_[a-z]+)+(?!['\"\w])")
 
 # The most specific class first: the first that matches decides.
 _STATUSES: Sequence[tuple[type[Exception], int]] = (
@@ -107,7 +112,33 @@ def as_problem(error: MainspringError) -> Problem:
     soon = {"Retry-After": str(_BACK_SOON)} if status in (429, 503) else {}
     if status == 503:
         return Problem(503, "MongoDB cannot be reached at present; try again in a moment.", headers=soon)
+    if isinstance(error, ConfigurationError) and status == 422:
+        text, field = on_the_wire(str(error))
+        return Problem(status, text, field=field)
     return Problem(status, str(error), headers=soon)
+
+
+def on_the_wire(text: str, names: Mapping[str, str] | None = None) -> tuple[str, str | None]:
+    """A message of the library with the API's names of fields (`run_at` is called runAt here), and the field that it is
+    about: the first of them, or the word with which it begins. `names` has fields that are called something else."""
+    words = {**_names(), **(names or {})}
+    found = [words[word] for word in _SNAKE_WORDS.findall(text) if word in words]
+    begins = _FIRST_WORD.match(text)
+    if begins is not None and begins[0] in words.values():
+        found.append(begins[0])
+    return _SNAKE_WORDS.sub(lambda word: words.get(word[0], word[0]), text), next(iter(found), None)
+
+
+def _names() -> dict[str, str]:
+    """The names on the wire of all fields of requests, by those in the library."""
+    fields = (one for model in _below(In) for one in model.model_fields.items())
+    return {name: field.alias for name, field in fields if field.alias is not None}
+
+
+def _below(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for one in model.__subclasses__():
+        yield one
+        yield from _below(one)
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -158,30 +189,7 @@ def _refused(error: RequestValidationError, body: type[BaseModel] | None) -> JSO
     if broken is not None:
         why = f"The body is not valid JSON, at character {broken['loc'][-1]}: {broken['ctx']['error']}."
         return JSONResponse(document(400, why), 400, media_type=MEDIA_TYPE)
-    errors = [{"field": place(one["loc"]), "detail": cure(one, body)} for one in error.errors()]
+    errors = faults_of(error.errors(), error.body, body)
     first = errors[0] if errors else {"field": "", "detail": "The request cannot be read."}
     detail = f"{first['field']}: {first['detail']}" if first["field"] else str(first["detail"])
     return JSONResponse(document(422, detail, errors), 422, media_type=MEDIA_TYPE)
-
-
-def place(location: Sequence[Any]) -> str:
-    """The path of a wrong field in the request: `body.url`, `query.limit`."""
-    return ".".join(str(step) for step in location if step != "body") or "body"
-
-
-def cure(error: Mapping[str, Any], body: type[BaseModel] | None = None) -> str:
-    """The fault of a field, and its cure. `body` is the expected body."""
-    if error["type"] != "extra_forbidden":
-        return str(error["msg"]).removeprefix("Value error, ")
-    meant = _meant(error["loc"], body)
-    if meant is not None:
-        return f"There is no such field; did you mean {meant}?"
-    return "There is no such field; leave it out, or look for its right name in /docs."
-
-
-def _meant(location: Sequence[Any], body: type[BaseModel] | None) -> str | None:
-    """The field at the top of the body that the client probably meant."""
-    steps = [step for step in location if step != "body"]
-    if body is None or len(steps) != 1:
-        return None
-    return meant_by(str(steps[0]), [field.alias or name for name, field in body.model_fields.items()])

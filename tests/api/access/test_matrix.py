@@ -71,7 +71,7 @@ TABLE = {
     "GET /api/events": Row(VIEWER),
     "POST /api/v1/create-job": Row(OPERATOR, 403, {"type": "http", "data": {"url": "https://example.com/"}}),
     "GET /api/v1/jobs": Row(VIEWER),
-    "GET /api/v1/job/{id}": Row(VIEWER, 404),
+    "GET /api/v1/job/{id:path}": Row(VIEWER, 404),
     "POST /api/jobs/bulk": Row(OPERATOR, 200, [NEW_JOB]),
     "GET /api/jobs/search": Row(VIEWER),
     "GET /api/jobs/counts": Row(VIEWER),
@@ -156,10 +156,10 @@ TABLE = {
     "DELETE /api/workers/{worker_id}/drain": Row(OPERATOR, 403),
     "POST /api/jobs": Row(OPERATOR, 403, NEW_JOB),
     "GET /api/jobs": Row(VIEWER),
-    "GET /api/jobs/{id}": Row(VIEWER, 404),
-    "PUT /api/jobs/{id}": Row(OPERATOR, 404, {"priority": 2}),
-    "GET /api/jobs/{id}/executions": Row(VIEWER, 404),
-    "DELETE /api/jobs/{id}": Row(OPERATOR, 404),
+    "GET /api/jobs/{id:path}": Row(VIEWER, 404),
+    "PUT /api/jobs/{id:path}": Row(OPERATOR, 404, {"priority": 2}),
+    "GET /api/jobs/{id:path}/executions": Row(VIEWER, 404),
+    "DELETE /api/jobs/{id:path}": Row(OPERATOR, 404),
 }
 READS = {"GET /api/audit": 1, "GET /api/audit/verify": 0, "GET /api/jobs/export": 1}
 """That the audit log is read is written down as well, once an hour, and so is each export."""
@@ -219,7 +219,7 @@ class World:
             "flow_id": flow_id,
             "rule_id": rule.id,
             "job_id:path": job.id,
-            "id": job.id,
+            "id:path": job.id,
             "schedule_id:path": schedule.id,
             "redrive_id": redrive.id,
         }

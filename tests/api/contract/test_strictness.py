@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -216,3 +217,75 @@ async def test_broken_json_is_told_by_its_place_not_as_a_field(api: Api) -> None
 async def test_a_limit_over_http_may_be_a_number_as_in_python(api: Api, body: dict[str, Any]) -> None:
     assert (await api.put("/api/limits/queue/http", body)).data["concurrency"] == {"limit": 3}
     assert (await api.put("/api/limits/queue/http", {"rate": "100/minute"})).data["rate"]["rate"] == "100/60s"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        ("POST", "/api/keys", {"name": "a", "expiresAt": "2020-01-01T00:00:00Z"}, "expiresAt"),
+        ("POST", "/api/breakers/queue/a/open", {"openFor": "0s"}, "openFor"),
+        ("POST", "/api/jobs", {"name": "a", "every": "1h", "id": "\x00"}, "id"),
+        (
+            "POST",
+            "/api/alerts",
+            {
+                "name": "a",
+                "kind": "dead_letters",
+                "repeatEvery": "1s",
+                "to": [{"type": "email", "to": ["a@example.com"]}],
+            },
+            "repeatEvery",
+        ),
+        ("POST", "/api/jobs", {"name": "a", "label": "\x00"}, "label"),
+        ("POST", "/api/jobs", {"name": "a", "timeout": "0s"}, "timeout"),
+        ("POST", "/api/jobs", {"name": "a", "throttle": "0s"}, "throttle"),
+        ("GET", "/api/jobs/search?scheduleId=%00", None, "scheduleId"),
+        ("GET", "/api/jobs/export?flowId=%00", None, "flowId"),
+    ],
+)
+async def test_what_the_library_refuses_is_told_with_the_name_of_the_field_in_the_api(
+    api: Api, method: str, path: str, body: dict[str, Any] | None, field: str
+) -> None:
+    reply = await api.call(method, path, json=body)
+    assert (reply.status, reply.body["errors"][0]["field"]) == (422, field)
+    assert field in reply.body["detail"] and "_" not in reply.body["detail"]
+
+
+async def test_the_words_of_the_caller_stay_as_they_are_in_a_refusal(api: Api) -> None:
+    reply = await api.post("/api/jobs", {"name": "a", "repeat": {"at": ["2020-01-01T00:00:00Z"]}, "id": "run_at"})
+    assert (reply.status, "'run_at'" in reply.body["detail"]) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "detail"),
+    [
+        ("/api/limits/queue/a", {"concurrency": 0}, "concurrency", "greater than or equal to 1"),
+        ("/api/limits/queue/a", {"concurrency": {"limit": 0}}, "concurrency.limit", "greater than or equal to 1"),
+        ("/api/limits/queue/a", {"concurrency": {}}, "concurrency.limit", "Field required"),
+        ("/api/limits/queue/a", {"rate": 5}, "rate", "valid string"),
+        ("/api/jobs", {"name": "a", "retryDelay": -1}, "retryDelay", "greater than or equal to 0"),
+        ("/api/jobs", {"name": "a", "retryDelay": "soon"}, "retryDelay", "is not a duration"),
+        ("/api/jobs", {"name": "a", "encrypt": [1]}, "encrypt.0", "valid string"),
+        ("/api/jobs", {"name": "a", "encrypt": 5}, "encrypt", "valid boolean"),
+        ("/api/jobs", {"endpoint": "https://a.example.com", "query": {"a": {"b": 1}}}, "query.a", "valid list"),
+        ("/api/jobs", {"endpoint": "https://a.example.com", "query": {"a": [1]}}, "query.a.0", "valid string"),
+        ("/api/jobs", {"endpoint": "https://a.example.com", "retryOn": ["5xx", 1.5]}, "retryOn.1", "valid string"),
+        ("/api/jobs", {"name": "a", "bogus": 1}, "bogus", "no such field"),
+        (
+            "/api/flows",
+            {"name": "a", "nodes": [{"name": "a", "job": "a", "item": "b", "over": {"node": 1}}]},
+            "nodes.0.over.node",
+            "valid string",
+        ),
+        ("/api/flows", {"name": "a", "nodes": [{"job": "a", "tolerate": -1}]}, "nodes.0.tolerate", "or equal to 0"),
+    ],
+)
+async def test_a_fault_of_a_field_of_several_types_names_the_field_alone(
+    api: Api, path: str, body: dict[str, Any], field: str, detail: str
+) -> None:
+    reply = await api.call("PUT" if "limits" in path else "POST", path, json=body)
+    assert (reply.status, [one["field"] for one in reply.body["errors"]]) == (422, [field])
+    assert detail in reply.body["errors"][0]["detail"]
+    if path == "/api/jobs":
+        line = json.loads((await api.call("POST", "/api/jobs/bulk", json=[body])).text)
+        assert (line["error"]["field"], detail in line["error"]["detail"]) == (field, True)

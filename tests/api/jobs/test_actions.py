@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -137,3 +138,15 @@ async def test_the_job_of_a_firing_is_reached_by_its_id(api: Api) -> None:
     schedule = await api.scheduler.schedule("x", repeat=Every("1h"), schedule_id="team/hourly")
     job = await schedule.trigger()
     assert (await api.get(f"/api/jobs/{job.id}/detail")).data["scheduleId"] == "team/hourly"
+
+
+async def test_a_schedule_and_its_job_are_shown_changed_and_deleted_by_ids_with_slashes(api: Api) -> None:
+    await api.post("/api/jobs", {"name": "x", "every": "1h", "id": "team/hourly"})
+    job = (await api.post("/api/schedules/team/hourly/trigger")).data
+    for thing_id, kind in ((job["id"], "job"), ("team/hourly", "schedule")):
+        for path in (f"/api/jobs/{thing_id}", f"/api/jobs/{quote(thing_id, safe='')}"):
+            assert (await api.get(path)).data["kind"] == kind
+            assert (await api.get(f"{path}/executions")).data == []
+            assert (await api.put(path, {"priority": 2})).data["priority"] == 2
+        assert (await api.delete(path)).data["jobId"] == thing_id
+        assert (await api.get(path)).status == 404

@@ -132,6 +132,12 @@ async def test_a_copy_has_the_data_and_options_of_the_job_and_its_changes(api: A
     assert row.value_after()["copy"] == job.id
 
 
+async def test_a_copy_keeps_the_label(api: Api) -> None:
+    for body in ({"endpoint": "https://a.example.com/", "name": "billing"}, {"name": "shop.any", "label": "billing"}):
+        made = (await api.post("/api/jobs", {**body, "delay": "1h"})).data
+        assert (await api.post(f"/api/jobs/{made['id']}/copy", {})).data["label"] == "billing"
+
+
 async def test_a_copy_without_a_body_copies_all_and_its_idempotency_key_makes_one(api: Api) -> None:
     before = await api.scheduler.schedule("shop.any", {"a": 2**60}, delay=600)
     headers = {"Idempotency-Key": "again"}

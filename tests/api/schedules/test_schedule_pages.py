@@ -127,6 +127,24 @@ async def test_a_preview_lists_what_else_would_be_refused_beside_the_firings(
     assert [one["field"] for one in reply["problems"]] == [field]
 
 
+@pytest.mark.parametrize("path", [S, "/api/jobs"])
+async def test_null_removes_what_a_schedule_can_be_without(api: Api, path: str) -> None:
+    limits = {
+        "startAt": "2126-01-01T00:00:00.000Z",
+        "endAt": "2127-01-01T00:00:00.000Z",
+        "maxRuns": 5,
+        "jitter": "5s",
+        "startDeadline": "1h",
+        "pauseAfter": 3,
+    }
+    await api.put(f"{S}/nightly", {"name": "x", "schedule": "0 9 * * *", **limits})
+    verb = "PATCH" if path == S else "PUT"
+    assert (await api.call(verb, f"{path}/nightly", json=dict.fromkeys(limits))).status == 200
+    shown = (await api.get(f"{S}/nightly")).data
+    left = {name: {**shown["policy"], **shown}[name] for name in limits}
+    assert left == {**dict.fromkeys(limits), "jitter": "0s"}
+
+
 async def test_given_fields_of_a_schedule_are_changed_and_the_others_stay(api: Api) -> None:
     body = {
         "name": "x",

@@ -50,6 +50,13 @@ test("only fields that were changed are sent, and an emptied one is removed", ()
     jitter: null,
     tags: [],
   });
+  const hook = formOf({
+    ...schedule,
+    name: "mainspring:http",
+    data: { request: { url: "https://a.b/", body: { n: 1 } } },
+    pauseAfter: 3,
+  } as unknown as Schedule);
+  expect(changesOf(hook, { ...hook, body: "", pauseAfter: "" }).body).toEqual({ body: null, pauseAfter: null });
 });
 
 test("a rule that the form cannot show is kept", () => {

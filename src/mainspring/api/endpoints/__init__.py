@@ -15,9 +15,10 @@ _ROUTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("bulk", "router", ("jobs",)),
     ("views.search", "router", ("jobs",)),
     ("views.export", "router", ("jobs",)),
-    ("jobs", "router", ("jobs",)),  # after bulk, search and export: /api/jobs/{id} would match their paths
+    ("jobs", "router", ("jobs",)),
     ("job_actions", "router", ("jobs",)),
     ("job_views", "router", ("jobs",)),
+    ("jobs", "things", ("jobs",)),  # after all others below /api/jobs: their ids would match the paths of those
     ("batches", "router", ("flows",)),
     ("flows", "router", ("flows",)),
     ("schedules", "router", ("schedules",)),

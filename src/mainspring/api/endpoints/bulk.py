@@ -28,7 +28,8 @@ from mainspring.api.jobs.data_checks import Known, check_data, check_secrets
 from mainspring.api.jobs.idempotency import REPLAYED, Key
 from mainspring.api.middleware.hardening import log_fault
 from mainspring.api.middleware.revalidation import Stay, unsure
-from mainspring.api.problems import Problem, as_problem, cure, place
+from mainspring.api.problems import Problem, as_problem
+from mainspring.api.request_faults import faults_of
 from mainspring.api.wire.job_requests import Creation
 from mainspring.errors import BulkError, MainspringError, Unavailable
 from mainspring.model.fields import Fields
@@ -346,9 +347,9 @@ def read_item(item: Item, longest: int, model: type[M], what: str) -> M:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = place(first["loc"])
-        raise Problem(422, f"{where}: {cure(first, model)}", field=where) from None
+        errors = error.errors(include_url=False, include_input=False)
+        [first, *_] = faults_of([{**one, "loc": ("body", *one["loc"])} for one in errors], value, model)
+        raise Problem(422, f"{first['field']}: {first['detail']}", field=first["field"]) from None
 
 
 def _refuse(word: str) -> None:

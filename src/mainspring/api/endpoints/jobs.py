@@ -24,6 +24,8 @@ from mainspring.errors import JobNotFound, ScheduleNotFound
 from mainspring.model.jobs.job import Job, JobState
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
+things = APIRouter(prefix="/api/jobs", tags=["jobs"])
+"""The routes by id. An id may contain slashes, so that they match the paths of all others below /api/jobs as well."""
 FARTHEST = 10_000
 # How many jobs of a schedule are read for their attempts: pending ones may have none yet.
 _RUNS = 500
@@ -130,17 +132,32 @@ async def created_page(
     return replace(found, next=await caller.seal_cursor(_LIST, found.next))
 
 
-@router.get("/{id}", summary="Get a job or a schedule")
+@things.get("/{id:path}/executions", summary="List executions")
+async def list_executions(id: Id, caller: Viewer, limit: Limit = 20) -> Answer[list[Execution]]:
+    """List the attempts of a job, or of all jobs of a schedule, newest first, including the running one. An attempt of
+    a webhook includes the receiver's response, even if it failed."""
+    found = await find(caller, id)
+    if isinstance(found, Job):
+        return Answer(data=executions_of(caller, found, id)[:limit])
+    listed: list[Execution] = []
+    async for job in caller.scheduler.jobs(schedule_id=found.id, limit=_RUNS, scope=caller.scope):
+        listed += executions_of(caller, job, id)
+        if len(listed) >= limit:
+            break
+    return Answer(data=newest_first(listed)[:limit])
+
+
+@things.get("/{id:path}", summary="Get a job or a schedule")
 async def get_job(id: Id, caller: Viewer) -> ResourceAnswer:
     """Return a job or a schedule as it is now."""
     return ResourceAnswer(data=await resource_of(caller, await find(caller, id)))
 
 
-@router.put("/{id}", summary="Change a job or a schedule")
+@things.put("/{id:path}", summary="Change a job or a schedule")
 async def update_job(id: Id, body: Change, caller: Operator) -> ResourceAnswer:
     """Change the given fields and leave the others as they are. For a schedule, `enabled` pauses and resumes it, a new
-    rule applies from now on, and null removes startAt, endAt, maxRuns or jitter. A job can be changed while it is
-    pending; after that the answer is 409."""
+    rule applies from now on, and null removes startAt, endAt, maxRuns, jitter, startDeadline or pauseAfter. A job can
+    be changed while it is pending; after that the answer is 409."""
     before = await find(caller, id)
     after = await _changed(caller, before, body)
     if body.model_fields_set:
@@ -155,7 +172,7 @@ async def _changed(caller: Caller, before: Job | Schedule, body: Change) -> Job 
     return await change_schedule(caller, before, body)
 
 
-@router.delete("/{id}", summary="Delete a job or a schedule")
+@things.delete("/{id:path}", summary="Delete a job or a schedule")
 async def delete_job(id: Id, caller: Operator) -> Answer[Deleted]:
     """Delete a job that is not running, or a schedule. The jobs that a schedule has made stay."""
     found = await find(caller, id)
@@ -167,18 +184,3 @@ async def delete_job(id: Id, caller: Operator) -> Answer[Deleted]:
         await caller.scheduler.schedules.delete(id)
         await caller.note("schedule.delete", id, before=before)
     return Answer(data=Deleted(job_id=id))
-
-
-@router.get("/{id}/executions", summary="List executions")
-async def list_executions(id: Id, caller: Viewer, limit: Limit = 20) -> Answer[list[Execution]]:
-    """List the attempts of a job, or of all jobs of a schedule, newest first, including the running one. An attempt of
-    a webhook includes the receiver's response, even if it failed."""
-    found = await find(caller, id)
-    if isinstance(found, Job):
-        return Answer(data=executions_of(caller, found, id)[:limit])
-    listed: list[Execution] = []
-    async for job in caller.scheduler.jobs(schedule_id=found.id, limit=_RUNS, scope=caller.scope):
-        listed += executions_of(caller, job, id)
-        if len(listed) >= limit:
-            break
-    return Answer(data=newest_first(listed)[:limit])

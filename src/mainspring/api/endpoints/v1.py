@@ -46,7 +46,7 @@ async def list_jobs(caller: Viewer, page: Page = 1, limit: Limit = 100, cursor: 
     return JobsV1Answer(jobs=[_job(caller, one) for one in listed], next=found.next, complete=found.complete)
 
 
-@router.get("/job/{id}", summary="Get a job")
+@router.get("/job/{id:path}", summary="Get a job")
 async def get_job(id: Id, caller: Viewer) -> JobV1Answer:
     """Return a job as it is now."""
     found = await find(caller, id)

@@ -51,6 +51,7 @@ def _options_of(job: Job) -> Fields:
     return {
         "priority": job.asked_priority or job.priority,
         "tags": list(job.tags) or None,
+        "label": job.label,
         "guarantee": job.guarantee,
         "timeout": job.timeout,
         "start_within": job.start_within,

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from mainspring.api.dependencies import Caller
-from mainspring.api.problems import Problem
+from mainspring.api.problems import Problem, on_the_wire
 from mainspring.api.settings import ServiceSettings
 from mainspring.api.wire.base import span_seconds
 from mainspring.api.wire.job_requests import Change, Creation, Request, Work
@@ -43,6 +43,7 @@ from mainspring.model.privacy.secrets import Secret
 _SNAKE = frozenset(name for name in Creation.model_fields if "_" in name)
 # Words by which an error of the library names a field; other fields have names that are too common.
 _NAMED = frozenset({*map(to_camel, _SNAKE), "queue", "priority", "tags", "data", "delay", "jitter", "timezone"})
+_OTHER_NAMES = {"schedule_id": "id"}
 # The names of a webhook's own fields on the wire.
 _WEBHOOK_NAMES = {"url": "endpoint"}
 Known = dict[str, Secret | None]
@@ -55,13 +56,9 @@ def refusing(where: str | None = None) -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        text = re.sub(r"[a-z]+(?:_[a-z]+)+", lambda found: _camel(found[0]), str(error))
+        text, first = on_the_wire(str(error), _OTHER_NAMES)
         named = next((word for word in re.findall(r"\w+", text) if word in _NAMED), None)
-        raise Problem(422, text, field=where or named) from None
-
-
-def _camel(word: str) -> str:
-    return to_camel(word) if word in _SNAKE else word
+        raise Problem(422, text, field=where or named or first) from None
 
 
 def data_of(name: str, change: Change, settings: ServiceSettings, traceparent: str | None = None) -> Fields:

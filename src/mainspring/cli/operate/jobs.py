@@ -58,7 +58,7 @@ def list_jobs(
     where: Where = None,
     limit: Limit = 50,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, the newest first; without --state, jobs of schedules and flows last."""
     given = job_filter(state=state, name=name, queue=queue, tag=tag, error=error, since=since, until=until, where=where)
     found = call.api.items("/api/jobs/search", limit, scheduleId=schedule, worker=worker, **as_query(given))
     call.first(found, limit, JOBS, "No job matches.", SPARE)

@@ -54,8 +54,9 @@ class Searcher:
 
         `JobFilter` lists the filters. `data` maps paths to plain values, such as `{"user.id": 7}`; a tuple matches any
         of its values. Encrypted and redacted values are not compared. Finished jobs come latest first, pending jobs in
-        the order in which they run, others newest first. The cost of a page is bounded, however many jobs there are: if
-        few jobs match, a page may be short and not `complete`; `searched` then says how far the search got.
+        the order in which they run, others newest first; without a state, jobs of schedules and flows come after all
+        others. The cost of a page is bounded, however many jobs there are: if few jobs match, a page may be short and
+        not `complete`; `searched` then says how far the search got.
         """
         search = self._checked(filter, scope)
         limit = check_limit(limit)

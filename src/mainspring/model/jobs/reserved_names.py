@@ -14,9 +14,11 @@ FLOW, MAP, BATCH = "mainspring:flow", "mainspring:map", "mainspring:batch"
 FLOW_NAMES = (FLOW, MAP, BATCH)
 ROOT_NAMES = (FLOW, BATCH)
 QUEUES = {HTTP: "http", EMAIL: "email"}
+_SENDERS = "`mainspring up`, `mainspring worker` without a module, or a worker that has called scheduler.outgoing()"
 _CURES = {
-    HTTP: "`mainspring up`, or a worker that has called scheduler.outgoing(), sends webhooks.",
-    EMAIL: "Set MAINSPRING_SMTP_URL, such as smtps://user:password@mail.example.com:465, where the worker is started.",
+    HTTP: f"{_SENDERS}, sends webhooks.",
+    EMAIL: "Set MAINSPRING_SMTP_URL, such as smtps://user:password@mail.example.com:465, where the worker is started. "
+    f"{_SENDERS}, sends mail.",
     **dict.fromkeys(FLOW_NAMES, "Flows are run by every worker of a version that has them; start one for its queue."),
 }
 

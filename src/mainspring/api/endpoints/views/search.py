@@ -32,8 +32,9 @@ InData = Annotated[list[tuple[str, str]], Depends(_IN_DATA)]
 async def search_jobs(caller: Viewer, in_data: InData, query: Annotated[SearchQuery, Query()]) -> SearchAnswer:
     """List the jobs that match all given filters. A value in the data is compared as text and, if it looks like a
     number, true or false, also as that; there are no operators. Finished jobs come latest first, pending jobs in the
-    order in which they run, others newest first. The cost of a page is bounded: if few jobs match, a page may be short,
-    with `next`, `complete: false`, and `searched`, which says how far the search got."""
+    order in which they run, others newest first; without a state, jobs of schedules and flows come after all others.
+    The cost of a page is bounded: if few jobs match, a page may be short, with `next`, `complete: false`, and
+    `searched`, which says how far the search got."""
     asked = filter_of(query, in_data)
     if not await is_answerable(caller, query):
         return SearchAnswer(data=[], complete=True)
