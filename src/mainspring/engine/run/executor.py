@@ -246,7 +246,7 @@ class Executor:
             try:
                 await asyncio.wait({future})
             except asyncio.CancelledError:
-                if claimed.cancelled and not (claimed.lost or claimed.released):
+                if claimed.only_cancelled:
                     continue  # the handler sees is_cancelled and ends when it can
                 if not claimed.lost:
                     await asyncio.wait({future}, timeout=_STOP_GRACE if claimed.timed_out else 0.2)
@@ -267,16 +267,21 @@ class Executor:
             return await call
         task = asyncio.ensure_future(_outcome(call))
         claimed.runs_in(HandlerPlace(task, task.get_loop()))
-        try:
-            done, _ = await asyncio.wait({task}, timeout=timeout)
-            if done:
-                return _settled(task)
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait({task}, timeout=None if claimed.cancelled else _STOP_GRACE)
-            if task.done() and not task.cancelled() and task.exception() is None:
-                return _settled(task)
-            raise
+        until = monotonic() + timeout
+        while True:
+            try:
+                await asyncio.wait({task}, timeout=until - monotonic())
+                break
+            except asyncio.CancelledError:
+                task.cancel()
+                if claimed.only_cancelled:
+                    continue  # the handler ends when it can, or when its time is over
+                await asyncio.wait({task}, timeout=_STOP_GRACE)
+                if task.done() and not task.cancelled() and task.exception() is None:
+                    return _settled(task)
+                raise
+        if task.done():
+            return _settled(task)
         claimed.ask_to_stop(StopReason.TIMED_OUT)
         task.cancel()
         done, _ = await asyncio.wait({task}, timeout=_STOP_GRACE + 1)
