@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 from bson import ObjectId
 from pymongo import AsyncMongoClient
+from pymongo.errors import OperationFailure
 
 from harness.apps import guaranteed
 from harness.servers import Servers
@@ -279,6 +280,26 @@ async def test_a_transient_error_runs_the_handler_again_and_costs_no_attempt(
         done = await ended(scheduler, "x")
     assert (done.state, done.tries, done.token, runs) == ("completed", 1, 1, [1, 1])
     assert await effects(ready) == [{"_id": 1}]
+
+
+async def test_all_runs_of_an_attempt_and_their_pauses_have_one_timeout(scheduler: Scheduler, ready: Any) -> None:
+    runs: list[int] = []
+
+    @scheduler.job("x", retry=1, timeout=0.3)
+    async def x(ctx: JobContext) -> None:
+        runs.append(ctx.attempt)
+        async with ctx.transaction():
+            error = OperationFailure("a conflict", 112)
+            error._add_error_label("TransientTransactionError")
+            raise error
+
+    await scheduler.start()
+    done = await ended(scheduler, "x")
+    assert done.error is not None and len(runs) < 20
+    assert (done.error.type, done.error.message) == (
+        "Timeout",
+        "The attempt took longer than its timeout of 0.3 s.",
+    )
 
 
 @pytest.mark.slow

@@ -183,13 +183,15 @@ class Executor:
         await self.processes.close()
 
     async def _attempt(self, claimed: ClaimedJob, agent: ContextBackend, timeout: float | None) -> Any:
-        """Call the handler; call it again, within the same attempt, if its transaction met a transient conflict."""
-        rerun = 0
+        """Call the handler; call it again, within the same attempt, if its transaction met a transient conflict. All
+        these calls, and the pauses between them, have one timeout."""
+        rerun, left = 0, timeout
         while True:
             try:
                 if self._needs_process(claimed):
                     await self.processes.prepare(claimed, alone=claimed.job.suspect_runner)
-                return await self._within(claimed, timeout, self._through_middleware(claimed, agent))
+                began = monotonic()
+                return await self._within(claimed, timeout, left, self._through_middleware(claimed, agent))
             except Exception as error:
                 passing = agent.used_transaction and is_transient(cause_of(error))
                 once = claimed.guarantee == AT_MOST_ONCE
@@ -200,6 +202,10 @@ class Executor:
             rerun += 1
             agent.begin_again()
             await asyncio.sleep(random.uniform(0.5, 1.5) * min(0.02 * 2**rerun, 2.0))
+            if timeout is not None and left is not None:
+                left -= monotonic() - began
+                if left <= 0:
+                    raise _too_long(timeout)
 
     def _needs_process(self, claimed: ClaimedJob) -> bool:
         """Whether the handler runs in another process. The handlers of flows never do: they kill no worker, and they
@@ -261,13 +267,15 @@ class Executor:
                     raise
         return future.result()
 
-    async def _within(self, claimed: ClaimedJob, timeout: float | None, call: Awaitable[Any]) -> Any:
-        """Wait for the call, and end it when the timeout has passed."""
-        if timeout is None:
+    async def _within(
+        self, claimed: ClaimedJob, timeout: float | None, left: float | None, call: Awaitable[Any]
+    ) -> Any:
+        """Wait for the call, and end it when the time that is `left` of the timeout has passed."""
+        if timeout is None or left is None:
             return await call
         task = asyncio.ensure_future(_outcome(call))
         claimed.runs_in(HandlerPlace(task, task.get_loop()))
-        until = monotonic() + timeout
+        until = monotonic() + left
         while True:
             try:
                 await asyncio.wait({task}, timeout=until - monotonic())
@@ -291,7 +299,11 @@ class Executor:
             )
         elif not task.cancelled():
             task.exception()  # mark it as retrieved: the timeout decides, not the exception
-        raise HandlerTimeout(f"The attempt took longer than its timeout of {timeout:g} s.")
+        raise _too_long(timeout)
+
+
+def _too_long(timeout: float) -> HandlerTimeout:
+    return HandlerTimeout(f"The attempt took longer than its timeout of {timeout:g} s.")
 
 
 async def _outcome(call: Awaitable[Any]) -> tuple[Any, BaseException | None]:
