@@ -189,7 +189,7 @@ class Executor:
         while True:
             try:
                 if self._needs_process(claimed):
-                    await self.processes.prepare(claimed, alone=claimed.job.suspect_runner)
+                    await self._prepare_process(claimed)
                 began = monotonic()
                 return await self._within(claimed, timeout, left, self._through_middleware(claimed, agent))
             except Exception as error:
@@ -206,6 +206,9 @@ class Executor:
                 left -= monotonic() - began
                 if left <= 0:
                     raise _too_long(timeout)
+
+    async def _prepare_process(self, claimed: ClaimedJob) -> None:
+        await self.processes.prepare(claimed, alone=claimed.job.suspect_runner)
 
     def _needs_process(self, claimed: ClaimedJob) -> bool:
         """Whether the handler runs in another process. The handlers of flows never do: they kill no worker, and they
@@ -229,7 +232,9 @@ class Executor:
 
     async def _call(self, claimed: ClaimedJob, agent: ContextBackend) -> Any:
         handler = claimed.handler
-        if claimed.process is not None:
+        if self._needs_process(claimed):
+            if claimed.process is None:  # middleware calls the handler again
+                await self._prepare_process(claimed)
             return await self.processes.run(claimed, agent)
         arguments = handler.bind(claimed.shown.data)
         if handler.is_async:
