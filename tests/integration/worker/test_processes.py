@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from harness.looking import Database
 from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import HandlerError, Job, JobContext, Progress, Retry, Scheduler
+from mainspring.engine.run.processes import Child
 
 Make = Callable[..., Scheduler]
 
@@ -135,6 +137,35 @@ async def test_middleware_that_calls_the_handler_again_calls_it_in_a_process_aga
     scheduler.job(isolation="process")(isolated.where)
     await scheduler.start()
     assert os.getpid() not in (await ended(scheduler, "where")).result
+
+
+@pytest.mark.slow
+async def test_a_process_that_starts_after_its_job_was_cancelled_is_ended(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_start = threading.Event(), threading.Event()
+    started: list[Child] = []
+
+    class Late(Child):
+        def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+            begun.set()
+            may_start.wait(60)
+            super().__init__(loop)
+            started.append(self)
+
+    monkeypatch.setattr("mainspring.engine.run.processes.Child", Late)
+    scheduler = make_scheduler()
+    scheduler.job(isolation="process")(isolated.where)
+    await scheduler.start()
+    job = await scheduler.schedule("where")
+    await eventually(begun.is_set)
+    await scheduler.cancel(job.id)
+    assert (await scheduler.wait(job.id, timeout=60)).state == "cancelled"
+    may_start.set()
+    await eventually(lambda: started)
+    pid = started[0].pid
+    assert pid is not None
+    await gone(pid)
 
 
 # -- crashing ------------------------------------------------------------------------------------------------------
