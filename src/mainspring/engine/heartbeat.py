@@ -233,7 +233,8 @@ class Heartbeat:
         self._cancel_at = now
         for job_id, (token, reason) in renewals.cancellations(self._worker).items():
             claimed = self._claimed_jobs.get(job_id)
-            if claimed is not None and claimed.token == token:
+            # Only once: a handler that is cancelled again could not finish what it does in `finally`.
+            if claimed is not None and claimed.token == token and not claimed.cancelled:
                 self._stop(claimed, StopReason.CANCELLED, reason)
 
     def _notice_drain(self, renewals: Renewals) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mainspring import JobContext
+from mainspring import JobContext, MainspringError
 from mainspring.sync import JobContext as BlockingJobContext
 
 
@@ -41,6 +43,32 @@ def commit_and_go_on(ctx: BlockingJobContext, file: str, seconds: float) -> None
         pass
     time.sleep(seconds)
     Path(file).write_text("done" if not ctx.is_cancelled else "told to stop")
+
+
+def commit_twice(ctx: BlockingJobContext, file: str, seconds: float) -> None:
+    """Completes its job, tries that again, and writes a file much later: how the second transaction was refused."""
+    with ctx.transaction() as tx:
+        tx.result = "first"
+    said = "not refused"
+    try:
+        with ctx.transaction() as tx:
+            tx.result = "second"
+    except MainspringError as error:
+        said = str(error)
+    time.sleep(seconds)
+    Path(file).write_text(said)
+
+
+async def give_up_transactions(ctx: JobContext, seconds: float) -> str:
+    """Rolls one transaction back, does not wait until another one is open, and goes on for long."""
+    with suppress(ValueError):
+        async with ctx.transaction():
+            raise ValueError("rolled back")
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0), ctx.transaction():
+            raise AssertionError("nothing opens at once")
+    await asyncio.sleep(seconds)
+    return "without a transaction"
 
 
 def forget(ctx: BlockingJobContext) -> str:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import Job, JobContext, Retry, Scheduler, Snooze, sync
+from mainspring.store.jobs.leases import Renewals
 
 Make = Callable[..., Scheduler]
 
@@ -95,6 +97,84 @@ async def test_a_running_thread_sees_that_it_is_cancelled(scheduler: Scheduler, 
     await scheduler.cancel(job.id)
     done = await scheduler.wait(job.id, 60)
     assert (done.state, done.result) == ("cancelled", None)
+
+
+@pytest.mark.parametrize("place", ["loop", "thread"])
+@pytest.mark.parametrize("timeout", [None, 60])
+async def test_a_cancelled_handler_ends_when_it_has_cleaned_up_however_long_that_takes(
+    scheduler: Scheduler, timeout: float | None, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noticed: list[int] = []
+    look = Renewals.cancellations
+
+    def counted(renewals: Renewals, worker: str) -> Any:
+        found = look(renewals, worker)
+        noticed.extend([1] * len(found))
+        return found
+
+    monkeypatch.setattr(Renewals, "cancellations", counted)
+    monkeypatch.setattr("mainspring.engine.heartbeat._CANCEL_EVERY", 0.0)
+    may_end, cleaned = threading.Event(), []
+
+    @scheduler.job("loop", timeout=timeout)
+    async def in_loop() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await eventually(may_end.is_set)
+            cleaned.append("up")
+
+    @scheduler.job("thread", timeout=timeout)
+    def in_thread(ctx: sync.JobContext) -> None:
+        while not ctx.is_cancelled:
+            time.sleep(0.005)
+        may_end.wait(60)
+        cleaned.append("up")
+
+    await scheduler.start()
+    job = await running(scheduler, await scheduler.schedule(place))
+    await scheduler.cancel(job.id)
+    await eventually(lambda: len(noticed) >= 4)
+    state = (await scheduler.get_job(job.id)).state
+    may_end.set()
+    done = await scheduler.wait(job.id, 60)
+    assert (state, done.state, cleaned) == ("running", "cancelled", ["up"])
+
+
+@pytest.mark.parametrize("place", ["loop", "thread"])
+async def test_a_cancelled_handler_that_does_not_end_is_left_behind_when_its_time_is_over(
+    make_scheduler: Make, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.engine.run.executor._STOP_GRACE", 0.1 if place == "thread" else -0.9)
+    monkeypatch.setattr("mainspring.engine.heartbeat._CANCEL_EVERY", 0.0)
+    scheduler = make_scheduler(concurrency=1)
+    may_end = threading.Event()
+
+    @scheduler.job("loop", timeout=3)
+    async def in_loop() -> None:
+        while not may_end.is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                continue
+
+    @scheduler.job("thread", timeout=3)
+    def in_thread() -> None:
+        may_end.wait(60)
+
+    @scheduler.job("next")
+    async def following() -> str:
+        return "ran"
+
+    try:
+        await scheduler.start()
+        job = await running(scheduler, await scheduler.schedule(place))
+        await scheduler.cancel(job.id)
+        await eventually(lambda: any(one.cancelled for one in inside(scheduler).worker.claimed_jobs.all()))
+        assert (await scheduler.wait(job.id, 20)).state == "cancelled"
+        assert (await scheduler.wait((await scheduler.schedule("next")).id, 20)).result == "ran"
+    finally:
+        may_end.set()
 
 
 @pytest.mark.parametrize("how", ["raise", "snooze", "return", "swallow"])

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 from bson import ObjectId
 from pymongo import AsyncMongoClient
+from pymongo.errors import OperationFailure
 
 from harness.apps import guaranteed
 from harness.servers import Servers
@@ -163,6 +164,34 @@ async def test_a_handler_goes_on_after_the_commit_for_longer_than_a_lease(
     assert await eventually(lambda: file.exists() and file.read_text()) == "done"
 
 
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.slow
+async def test_a_second_transaction_is_refused_and_the_handler_keeps_its_job(
+    make_scheduler: Make, tmp_path: Path, isolation: Literal["thread", "process"]
+) -> None:
+    lease = 2.0
+    scheduler = make_scheduler(lease=lease)
+    scheduler.job("x", retry=1, isolation=isolation)(guaranteed.commit_twice)
+    lost: list[Job] = []
+    scheduler.on("job:lost", lost.append)
+    file = tmp_path / "after"
+    await scheduler.start()
+    done = await ended(scheduler, "x", {"file": str(file), "seconds": 2 * lease})
+    assert (done.state, done.result) == ("completed", "first")
+    said = await eventually(lambda: file.exists() and file.read_text())
+    assert said == "This job has completed in an earlier transaction; a job has one only." and lost == []
+
+
+@pytest.mark.slow
+async def test_a_process_whose_handler_gives_up_while_its_transaction_opens_keeps_its_job(make_scheduler: Make) -> None:
+    lease = 2.0
+    scheduler = make_scheduler(lease=lease)
+    scheduler.job("x", retry=1, isolation="process")(guaranteed.give_up_transactions)
+    await scheduler.start()
+    done = await ended(scheduler, "x", {"seconds": 2 * lease})
+    assert (done.state, done.result, done.token) == ("completed", "without a transaction", 1), done.error
+
+
 async def test_a_holder_that_has_lost_its_claim_commits_nothing(scheduler: Scheduler, ready: Any) -> None:
     errors: list[BaseException] = []
     heard: list[Job] = []
@@ -279,6 +308,26 @@ async def test_a_transient_error_runs_the_handler_again_and_costs_no_attempt(
         done = await ended(scheduler, "x")
     assert (done.state, done.tries, done.token, runs) == ("completed", 1, 1, [1, 1])
     assert await effects(ready) == [{"_id": 1}]
+
+
+async def test_all_runs_of_an_attempt_and_their_pauses_have_one_timeout(scheduler: Scheduler, ready: Any) -> None:
+    runs: list[int] = []
+
+    @scheduler.job("x", retry=1, timeout=0.3)
+    async def x(ctx: JobContext) -> None:
+        runs.append(ctx.attempt)
+        async with ctx.transaction():
+            error = OperationFailure("a conflict", 112)
+            error._add_error_label("TransientTransactionError")
+            raise error
+
+    await scheduler.start()
+    done = await ended(scheduler, "x")
+    assert done.error is not None and len(runs) < 20
+    assert (done.error.type, done.error.message) == (
+        "Timeout",
+        "The attempt took longer than its timeout of 0.3 s.",
+    )
 
 
 @pytest.mark.slow

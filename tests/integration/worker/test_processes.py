@@ -6,7 +6,8 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from harness.inside import inside
 from harness.looking import Database
 from harness.servers import Servers
 from harness.waiting import eventually
-from mainspring import HandlerError, Job, Progress, Retry, Scheduler
+from mainspring import HandlerError, Job, JobContext, Progress, Retry, Scheduler
+from mainspring.engine.run.processes import Child
+
+Make = Callable[..., Scheduler]
 
 ISOLATED = (
     isolated.add,
@@ -120,6 +124,48 @@ async def test_a_result_too_large_to_keep_is_said_to_be_so(worker: Scheduler) ->
     done = await ended(worker, "large", {"size": 100_000})
     assert (done.state, done.result) == ("completed", None)
     assert done.result_note is not None and "over the limit" in done.result_note
+
+
+@pytest.mark.slow
+async def test_middleware_that_calls_the_handler_again_calls_it_in_a_process_again(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+
+    @scheduler.middleware
+    async def twice(ctx: JobContext, run: Callable[[], Awaitable[Any]]) -> Any:
+        return [await run(), await run()]
+
+    scheduler.job(isolation="process")(isolated.where)
+    await scheduler.start()
+    assert os.getpid() not in (await ended(scheduler, "where")).result
+
+
+@pytest.mark.slow
+async def test_a_process_that_starts_after_its_job_was_cancelled_is_ended(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_start = threading.Event(), threading.Event()
+    started: list[Child] = []
+
+    class Late(Child):
+        def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+            begun.set()
+            may_start.wait(60)
+            super().__init__(loop)
+            started.append(self)
+
+    monkeypatch.setattr("mainspring.engine.run.processes.Child", Late)
+    scheduler = make_scheduler()
+    scheduler.job(isolation="process")(isolated.where)
+    await scheduler.start()
+    job = await scheduler.schedule("where")
+    await eventually(begun.is_set)
+    await scheduler.cancel(job.id)
+    assert (await scheduler.wait(job.id, timeout=60)).state == "cancelled"
+    may_start.set()
+    await eventually(lambda: started)
+    pid = started[0].pid
+    assert pid is not None
+    await gone(pid)
 
 
 # -- crashing ------------------------------------------------------------------------------------------------------

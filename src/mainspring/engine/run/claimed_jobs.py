@@ -397,6 +397,11 @@ class ClaimedJob:
         return bool(self.stops) and StopReason.CANCELLED in self.stops
 
     @property
+    def only_cancelled(self) -> bool:
+        """Whether the handler should stop because its job was cancelled, and for no reason that ends its time."""
+        return self.stops == {StopReason.CANCELLED}
+
+    @property
     def released(self) -> bool:
         return bool(self.stops) and StopReason.RELEASED in self.stops
 

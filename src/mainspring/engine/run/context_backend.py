@@ -17,7 +17,7 @@ from mainspring.engine.flows.layout import DraftNode, Layout
 from mainspring.engine.handlers import Named
 from mainspring.engine.privacy import sealed_result
 from mainspring.engine.run.claimed_jobs import ClaimedJob
-from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, Steps
+from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, ONE_TRANSACTION, Steps
 from mainspring.errors import ClaimLost, MainspringError, Unavailable
 from mainspring.model.fields import Fields
 from mainspring.model.flows.waits import Waits
@@ -186,7 +186,7 @@ class ContextBackend:
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Transaction]:
         if self.committed is not None:
-            raise MainspringError("This job has completed in an earlier transaction; a job has one only.")
+            raise MainspringError(ONE_TRANSACTION)
         steps = self.steps
         steps.refuse_suspended()
         self.used_transaction = True

@@ -183,13 +183,15 @@ class Executor:
         await self.processes.close()
 
     async def _attempt(self, claimed: ClaimedJob, agent: ContextBackend, timeout: float | None) -> Any:
-        """Call the handler; call it again, within the same attempt, if its transaction met a transient conflict."""
-        rerun = 0
+        """Call the handler; call it again, within the same attempt, if its transaction met a transient conflict. All
+        these calls, and the pauses between them, have one timeout."""
+        rerun, left = 0, timeout
         while True:
             try:
                 if self._needs_process(claimed):
-                    await self.processes.prepare(claimed, alone=claimed.job.suspect_runner)
-                return await self._within(claimed, timeout, self._through_middleware(claimed, agent))
+                    await self._prepare_process(claimed)
+                began = monotonic()
+                return await self._within(claimed, timeout, left, self._through_middleware(claimed, agent))
             except Exception as error:
                 passing = agent.used_transaction and is_transient(cause_of(error))
                 once = claimed.guarantee == AT_MOST_ONCE
@@ -200,6 +202,13 @@ class Executor:
             rerun += 1
             agent.begin_again()
             await asyncio.sleep(random.uniform(0.5, 1.5) * min(0.02 * 2**rerun, 2.0))
+            if timeout is not None and left is not None:
+                left -= monotonic() - began
+                if left <= 0:
+                    raise _too_long(timeout)
+
+    async def _prepare_process(self, claimed: ClaimedJob) -> None:
+        await self.processes.prepare(claimed, alone=claimed.job.suspect_runner)
 
     def _needs_process(self, claimed: ClaimedJob) -> bool:
         """Whether the handler runs in another process. The handlers of flows never do: they kill no worker, and they
@@ -223,7 +232,9 @@ class Executor:
 
     async def _call(self, claimed: ClaimedJob, agent: ContextBackend) -> Any:
         handler = claimed.handler
-        if claimed.process is not None:
+        if self._needs_process(claimed):
+            if claimed.process is None:  # middleware calls the handler again
+                await self._prepare_process(claimed)
             return await self.processes.run(claimed, agent)
         arguments = handler.bind(claimed.shown.data)
         if handler.is_async:
@@ -246,7 +257,7 @@ class Executor:
             try:
                 await asyncio.wait({future})
             except asyncio.CancelledError:
-                if claimed.cancelled and not (claimed.lost or claimed.released):
+                if claimed.only_cancelled:
                     continue  # the handler sees is_cancelled and ends when it can
                 if not claimed.lost:
                     await asyncio.wait({future}, timeout=_STOP_GRACE if claimed.timed_out else 0.2)
@@ -261,22 +272,29 @@ class Executor:
                     raise
         return future.result()
 
-    async def _within(self, claimed: ClaimedJob, timeout: float | None, call: Awaitable[Any]) -> Any:
-        """Wait for the call, and end it when the timeout has passed."""
-        if timeout is None:
+    async def _within(
+        self, claimed: ClaimedJob, timeout: float | None, left: float | None, call: Awaitable[Any]
+    ) -> Any:
+        """Wait for the call, and end it when the time that is `left` of the timeout has passed."""
+        if timeout is None or left is None:
             return await call
         task = asyncio.ensure_future(_outcome(call))
         claimed.runs_in(HandlerPlace(task, task.get_loop()))
-        try:
-            done, _ = await asyncio.wait({task}, timeout=timeout)
-            if done:
-                return _settled(task)
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait({task}, timeout=None if claimed.cancelled else _STOP_GRACE)
-            if task.done() and not task.cancelled() and task.exception() is None:
-                return _settled(task)
-            raise
+        until = monotonic() + left
+        while True:
+            try:
+                await asyncio.wait({task}, timeout=until - monotonic())
+                break
+            except asyncio.CancelledError:
+                task.cancel()
+                if claimed.only_cancelled:
+                    continue  # the handler ends when it can, or when its time is over
+                await asyncio.wait({task}, timeout=_STOP_GRACE)
+                if task.done() and not task.cancelled() and task.exception() is None:
+                    return _settled(task)
+                raise
+        if task.done():
+            return _settled(task)
         claimed.ask_to_stop(StopReason.TIMED_OUT)
         task.cancel()
         done, _ = await asyncio.wait({task}, timeout=_STOP_GRACE + 1)
@@ -286,7 +304,11 @@ class Executor:
             )
         elif not task.cancelled():
             task.exception()  # mark it as retrieved: the timeout decides, not the exception
-        raise HandlerTimeout(f"The attempt took longer than its timeout of {timeout:g} s.")
+        raise _too_long(timeout)
+
+
+def _too_long(timeout: float) -> HandlerTimeout:
+    return HandlerTimeout(f"The attempt took longer than its timeout of {timeout:g} s.")
 
 
 async def _outcome(call: Awaitable[Any]) -> tuple[Any, BaseException | None]:

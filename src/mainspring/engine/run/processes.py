@@ -158,8 +158,7 @@ class Processes:
             if child.lives:
                 break
         else:
-            loop = asyncio.get_running_loop()
-            child = await loop.run_in_executor(None, Child, loop)
+            child = await self._start()
         child.alone = alone
         self._busy.add(child)
         claimed.use_process(child)
@@ -167,6 +166,17 @@ class Processes:
             await child.ready()
         except BaseException:
             self._put_back(claimed, child)
+            raise
+
+    @staticmethod
+    async def _start() -> Child:
+        """Start a child in a thread; one that starts too late, after its job was stopped, is ended."""
+        loop = asyncio.get_running_loop()
+        starting = loop.run_in_executor(None, Child, loop)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_end_unused)
             raise
 
     async def run(self, claimed: ClaimedJob, agent: ContextBackend) -> Any:
@@ -282,6 +292,11 @@ class Processes:
         except Exception:  # the reply cannot be pickled
             what = told(reply[2]) if reply[2] is not None else type(reply[1]).__name__
             await self._send(child, (request, None, RuntimeError(what)))
+
+
+def _end_unused(starting: asyncio.Future[Child]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().kill()
 
 
 def _raised(

@@ -29,6 +29,7 @@ IN_TRANSACTION = (
     "and use its result inside."
 )
 COMPLETED = "The job has completed in its transaction; a step after that would never be needed."
+ONE_TRANSACTION = "This job has completed in an earlier transaction; a job has one only."
 
 Keep = Callable[[str, Any], Awaitable[Document]]
 """Stores the result of a step durably and returns its entry; raises ClaimLost if the claim is lost."""
