@@ -45,6 +45,24 @@ def rows(page: Page) -> Any:
     return page.locator("tbody tr")
 
 
+async def test_enter_presses_what_has_the_focus_and_else_opens_the_current_job(board: Board) -> None:
+    await a_day(board.scheduler)
+    page = await board.open("/jobs")
+    await expect(rows(page)).to_have_count(11)
+    await page.keyboard.press("j")
+    await expect(page.locator("tr[aria-current]")).to_have_count(1)
+    await page.get_by_role("button", name="Add a condition").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_label("Field", exact=True)).to_be_focused()
+    await page.keyboard.press("Escape")
+    await page.get_by_role("navigation", name="Pages").get_by_role("link", name="Jobs").focus()
+    await page.keyboard.press("Enter")
+    await expect(rows(page)).to_have_count(11)
+    await page.evaluate("document.activeElement.blur()")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(re.compile("/jobs/[0-9a-f]+$"))
+
+
 async def test_a_filter_is_typed_with_completion_and_survives_reload_back_and_forward(board: Board) -> None:
     await a_day(board.scheduler)
     page = await board.open("/jobs")
