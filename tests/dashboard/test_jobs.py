@@ -63,6 +63,15 @@ async def test_enter_presses_what_has_the_focus_and_else_opens_the_current_job(b
     await page.wait_for_url(re.compile("/jobs/[0-9a-f]+$"))
 
 
+async def test_the_arrow_keys_take_the_focus_to_the_tab_that_they_choose(board: Board) -> None:
+    await a_day(board.scheduler)
+    page = await board.open("/jobs")
+    await page.get_by_role("tab", name="All").focus()
+    for key, name in (("ArrowRight", "pending"), ("ArrowRight", "running"), ("ArrowLeft", "pending")):
+        await page.keyboard.press(key)
+        await expect(page.get_by_role("tab", name=name, selected=True)).to_be_focused()
+
+
 async def test_a_filter_is_typed_with_completion_and_survives_reload_back_and_forward(board: Board) -> None:
     await a_day(board.scheduler)
     page = await board.open("/jobs")
