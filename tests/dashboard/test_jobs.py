@@ -63,6 +63,21 @@ async def test_enter_presses_what_has_the_focus_and_else_opens_the_current_job(b
     await page.wait_for_url(re.compile("/jobs/[0-9a-f]+$"))
 
 
+async def test_the_focus_goes_to_the_operation_that_was_made_and_can_be_undone(board: Board) -> None:
+    await a_day(board.scheduler)
+    page = await board.open("/jobs?state=failed")
+    await page.get_by_label("Select all jobs of this page").check()
+    await page.get_by_role("button", name="Retry").click()
+    await page.get_by_label("Reason").fill("The bank is back.")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("region", name="Operation under way")).to_be_focused()
+    await expect(page.get_by_role("button", name=re.compile("^Undo"))).to_be_visible()
+    for _ in range(2):  # its page, and undoing it
+        await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("region", name="Operation under way")).to_contain_text("no job was changed")
+
+
 async def test_the_arrow_keys_take_the_focus_to_the_tab_that_they_choose(board: Board) -> None:
     await a_day(board.scheduler)
     page = await board.open("/jobs")
