@@ -140,6 +140,24 @@ async def test_a_schedule_that_is_deleted_on_its_own_page_is_not_read_again(boar
     assert not [one for one in asked[deleted + 1 :] if "/schedules/charge-cards" in one]
 
 
+async def test_a_refusal_is_told_in_the_dialog_that_asked_and_is_gone_when_it_is_opened_again(
+    board: Board, db: Database
+) -> None:
+    await some_schedules(board.scheduler, db)
+    board.expected = ("503",)
+    page = await board.open("/schedules/charge-cards")
+    answer = {"status": 503, "json": {"detail": "There is no primary."}}
+    await page.route("**/api/schedules/charge-cards/pause", lambda route: route.fulfill(**answer))
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Pause charge-cards?")
+    await dialog.get_by_role("button", name="Pause", exact=True).click()
+    await expect(dialog.get_by_role("alert")).to_have_text("There is no primary.")
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    await expect(dialog).to_be_visible()
+    await expect(dialog.get_by_role("alert")).to_have_count(0)
+
+
 async def test_a_schedule_that_cannot_be_deleted_stays_live_on_its_page(board: Board, db: Database) -> None:
     await some_schedules(board.scheduler, db)
     board.expected = ("503",)
