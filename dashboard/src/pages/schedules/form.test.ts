@@ -52,6 +52,25 @@ test("only fields that were changed are sent, and an emptied one is removed", ()
   });
 });
 
+test("a changed interval keeps the instant that its grid is counted from", () => {
+  const rule = { kind: "every", period: "15m", anchor: "2026-01-01T00:00:00Z" };
+  const before = formOf({ ...schedule, rule } as unknown as Schedule);
+  expect(changesOf(before, { ...before, every: "20m" }).body).toEqual({
+    repeat: { every: "20m", anchor: "2026-01-01T00:00:00Z" },
+  });
+  expect(changesOf(before, { ...before, after: "end" }).body).toEqual({ repeat: { every: "15m", after: "end" } });
+});
+
+test("a changed RRULE keeps its start, unless its text has one", () => {
+  const rule = { kind: "rrule", rule: "FREQ=DAILY;INTERVAL=3", timezone: "UTC", start: "2026-11-01T09:17:00Z" };
+  const before = formOf({ ...schedule, rule } as unknown as Schedule);
+  expect(changesOf(before, { ...before, calendars: "holidays" }).body).toEqual({
+    repeat: { rrule: rule.rule, timezone: "UTC", start: rule.start, except: ["holidays"] },
+  });
+  const own = "DTSTART:20261201T080000Z\nRRULE:FREQ=DAILY";
+  expect(changesOf(before, { ...before, rrule: own }).body).toEqual({ repeat: { rrule: own, timezone: "UTC" } });
+});
+
 test("a rule that the form cannot show is kept", () => {
   const odd = { ...schedule, rule: { kind: "any", rules: [] } } as unknown as Schedule;
   expect(formOf(odd).kind).toBe("kept");
