@@ -294,6 +294,19 @@ async def test_an_edit_changes_what_was_changed_and_keeps_what_is_hidden(board: 
     assert (stored.data, stored.tags, stored.queue) == ({"to": "all", "password": "hunter2"}, ("reports",), "mail")
 
 
+async def test_an_edit_of_the_interval_keeps_the_grid_and_the_end_of_a_pause_after_failures(board: Board) -> None:
+    grid = datetime(2026, 1, 1, tzinfo=UTC)
+    await board.scheduler.schedule("sync", repeat=Every("15m", anchor=grid), schedule_id="sync", pause_after=3)
+    page = await board.open("/schedules/sync/edit")
+    await page.get_by_label("Interval").fill("20m")
+    await expect(page.get_by_text("Fires every 20 minutes, from 2026-01-01 00:00 UTC.")).to_be_visible()
+    await page.get_by_label("Pause after failures in a row").fill("")
+    await page.get_by_role("button", name="Save the changes").click()
+    await page.wait_for_url("**/schedules/sync")
+    stored = await board.scheduler.schedules.get("sync")
+    assert (stored.rule, stored.pause_after) == (Every("20m", anchor=grid), None)
+
+
 # -- the calendar ------------------------------------------------------------------------------------------------------
 
 

@@ -127,6 +127,15 @@ async def test_a_preview_lists_what_else_would_be_refused_beside_the_firings(
     assert [one["field"] for one in reply["problems"]] == [field]
 
 
+@pytest.mark.parametrize(("field", "value"), [("pauseAfter", 3), ("startDeadline", "10m"), ("maxRuns", 9)])
+async def test_null_removes_an_option_that_a_schedule_need_not_have(api: Api, field: str, value: object) -> None:
+    await api.put(f"{S}/nightly", {"name": "x", "schedule": "0 9 * * *", field: value})
+    before = (await api.get(f"{S}/nightly")).data
+    after = (await api.call("PATCH", f"{S}/nightly", json={field: None})).data
+    found = [(one if field in one else one["policy"])[field] for one in (before, after)]
+    assert found == [value, None]
+
+
 async def test_given_fields_of_a_schedule_are_changed_and_the_others_stay(api: Api) -> None:
     body = {
         "name": "x",

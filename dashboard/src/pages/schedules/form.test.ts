@@ -71,6 +71,12 @@ test("a changed RRULE keeps its start, unless its text has one", () => {
   expect(changesOf(before, { ...before, rrule: own }).body).toEqual({ repeat: { rrule: own, timezone: "UTC" } });
 });
 
+test("an emptied limit of failures and an emptied body of a webhook are removed", () => {
+  const data = { request: { url: "https://a.b/", body: { n: 1 } } };
+  const before = formOf({ ...schedule, name: "mainspring:http", data, pauseAfter: 3 } as unknown as Schedule);
+  expect(changesOf(before, { ...before, body: "", pauseAfter: "" }).body).toEqual({ body: null, pauseAfter: null });
+});
+
 test("a rule that the form cannot show is kept", () => {
   const odd = { ...schedule, rule: { kind: "any", rules: [] } } as unknown as Schedule;
   expect(formOf(odd).kind).toBe("kept");

@@ -248,7 +248,7 @@ function ruleForm(rule: Record<string, unknown>): Partial<Form> {
   return { kind: "kept" };
 }
 
-const REMOVABLE = ["startAt", "endAt", "maxRuns", "jitter"] as const;
+const REMOVABLE = ["body", "startAt", "endAt", "maxRuns", "jitter", "pauseAfter"] as const;
 const RULE: readonly (keyof Form)[] = ["kind", "cron", "every", "after", "rrule", "at", "timezone", "calendars"];
 
 /** The fields that differ from the stored schedule, as the body of a change; the others stay as they are. */

@@ -139,8 +139,8 @@ async def get_job(id: Id, caller: Viewer) -> ResourceAnswer:
 @router.put("/{id}", summary="Change a job or a schedule")
 async def update_job(id: Id, body: Change, caller: Operator) -> ResourceAnswer:
     """Change the given fields and leave the others as they are. For a schedule, `enabled` pauses and resumes it, a new
-    rule applies from now on, and null removes startAt, endAt, maxRuns or jitter. A job can be changed while it is
-    pending; after that the answer is 409."""
+    rule applies from now on, and null removes startAt, endAt, maxRuns, jitter, startDeadline or pauseAfter. A job can
+    be changed while it is pending; after that the answer is 409."""
     before = await find(caller, id)
     after = await _changed(caller, before, body)
     if body.model_fields_set:

@@ -313,7 +313,7 @@ def _needed(rule: Rule | None) -> Rule:
 @router.patch("/{schedule_id:path}", summary="Change a schedule")
 async def update_schedule(schedule_id: ScheduleId, body: Change, caller: Operator) -> Answer[ScheduleOut]:
     """Change the given fields and leave the others as they are. `enabled` pauses and resumes the schedule, a new rule
-    applies from now on, and null removes startAt, endAt, maxRuns or jitter."""
+    applies from now on, and null removes startAt, endAt, maxRuns, jitter, startDeadline or pauseAfter."""
     before = await caller.schedule(schedule_id)
     after = await change_schedule(caller, before, body)
     return await _changed(caller, "schedule.update", before, after)

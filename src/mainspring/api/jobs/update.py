@@ -43,7 +43,7 @@ from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP
 from mainspring.model.jobs.retry import Retry
 
-_REMOVABLE = ("start_at", "end_at", "max_runs", "jitter")
+_REMOVABLE = ("start_at", "end_at", "max_runs", "jitter", "start_deadline", "pause_after")
 _OF_JOBS = ("run_at", "delay", "expires_at")
 
 
