@@ -307,6 +307,19 @@ async def test_an_edit_of_the_interval_keeps_the_grid_and_the_end_of_a_pause_aft
     assert (stored.rule, stored.pause_after) == (Every("20m", anchor=grid), None)
 
 
+async def test_cancel_leaves_a_form_that_is_the_first_page_of_its_tab(board: Board) -> None:
+    await board.scheduler.schedule("sync", repeat=Every("15m"), schedule_id="sync")
+    page = await board.open("/schedules/sync/edit")
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("sync")
+    await page.get_by_role("button", name="Edit").click()
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("sync")
+    await board.open("/schedules/-/new")
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Schedules")
+
+
 # -- the calendar ------------------------------------------------------------------------------------------------------
 
 
