@@ -48,9 +48,12 @@ export default function EditSchedulePage() {
 function EditStored({ id }: { id: string }) {
   const schedule = useSchedule(id);
   return (
-    <Loaded query={schedule} rows={12}>
-      {(one) => <Editor key={one.id} stored={one} />}
-    </Loaded>
+    <>
+      {!schedule.data && <PageHead title={`Edit ${id}`} />}
+      <Loaded query={schedule} rows={12}>
+        {(one) => <Editor key={one.id} stored={one} />}
+      </Loaded>
+    </>
   );
 }
 
