@@ -372,6 +372,23 @@ async def test_the_calendar_marks_a_night_on_which_clocks_change(board: Board, d
     await expect(page.get_by_text(words)).to_be_visible()
 
 
+@pytest.mark.parametrize("width", [1024, 1280])
+async def test_the_actions_and_the_health_of_schedules_are_in_sight_on_a_laptop(
+    board: Board, db: Database, width: int
+) -> None:
+    await some_schedules(board.scheduler, db)
+    for _ in range(20):
+        await board.scheduler.schedules.trigger("sync-orders")
+    page = board.page
+    await page.set_viewport_size({"width": width, "height": 900})
+    await board.open("/schedules")
+    await expect(row(page, "sync-orders").get_by_role("list")).to_have_accessible_name(
+        re.compile("^The last 20 firings")
+    )
+    table = page.get_by_role("region", name="Schedules")
+    assert await table.evaluate("it => it.scrollWidth <= it.clientWidth"), "a part of the table is out of sight"
+
+
 async def test_the_list_of_a_phone_shows_the_actions_and_the_health_of_each_schedule(
     board: Board, db: Database, looks: Callable[..., Any]
 ) -> None:
