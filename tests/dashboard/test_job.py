@@ -76,6 +76,17 @@ async def shot(page: Page, name: str) -> None:
         await page.screenshot(path=place, full_page=True)
 
 
+async def test_a_change_without_an_answer_is_not_said_to_be_repeated(board: Board) -> None:
+    job = await board.scheduler.schedule("charge", delay=3600)
+    board.expected = ("ERR_FAILED",)
+    page = await board.open(f"/jobs/{job.id}")
+    await page.route("**/run", lambda route: route.abort())
+    await page.get_by_role("button", name="Run now").click()
+    told = page.locator(".toast")
+    await expect(told).to_contain_text("it is not known whether this was done")
+    await expect(told).not_to_contain_text("automatically")
+
+
 async def test_a_failed_job_tells_its_story_in_both_themes_and_on_a_phone(board: Board, looks: Any) -> None:
     handlers(board.scheduler)
     await board.scheduler.start()
