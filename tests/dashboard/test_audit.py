@@ -22,6 +22,21 @@ async def fill(board: Board, *entries: AuditEntry) -> None:
     await ServiceBackend(board.scheduler).note_change(*entries)
 
 
+async def test_a_key_that_may_not_read_the_log_is_told_so_and_offered_nothing(
+    browser: Browser, make_scheduler: Make
+) -> None:
+    scheduler = make_scheduler()
+    key = await scheduler.api_keys.create("looker", "operator")
+    async with serving(scheduler) as api, opened(browser, api) as board:
+        board.expected = ("401",)
+        page = board.page
+        await page.goto(f"{api.url}/audit")
+        await page.get_by_label("API key").fill(key.text)
+        await page.get_by_role("button", name="Log in").click()
+        await expect(page.get_by_role("heading", name="The audit log is for admins")).to_be_visible()
+        await expect(page.get_by_role("button", name="Verify the chain")).to_have_count(0)
+
+
 async def test_rows_are_filtered_and_the_filter_is_in_the_address(board: Board) -> None:
     await fill(
         board,

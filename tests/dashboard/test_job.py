@@ -76,6 +76,29 @@ async def shot(page: Page, name: str) -> None:
         await page.screenshot(path=place, full_page=True)
 
 
+async def test_an_edit_of_one_option_leaves_the_others_as_they_are_stored(board: Board) -> None:
+    job = await board.scheduler.schedule("charge", delay=3600, tags=["Smith, Jones"], priority=5)
+    page = await board.open(f"/jobs/{job.id}")
+    await page.get_by_role("button", name="Edit", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Edit this job")
+    await dialog.get_by_label("Priority").select_option("3")
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(dialog).to_have_count(0)
+    after = await board.scheduler.get_job(job.id)
+    assert (after.priority, tuple(after.tags), after.run_at) == (3, ("Smith, Jones",), job.run_at)
+
+
+async def test_a_change_without_an_answer_is_not_said_to_be_repeated(board: Board) -> None:
+    job = await board.scheduler.schedule("charge", delay=3600)
+    board.expected = ("ERR_FAILED",)
+    page = await board.open(f"/jobs/{job.id}")
+    await page.route("**/run", lambda route: route.abort())
+    await page.get_by_role("button", name="Run now").click()
+    told = page.locator(".toast")
+    await expect(told).to_contain_text("it is not known whether this was done")
+    await expect(told).not_to_contain_text("automatically")
+
+
 async def test_a_failed_job_tells_its_story_in_both_themes_and_on_a_phone(board: Board, looks: Any) -> None:
     handlers(board.scheduler)
     await board.scheduler.start()

@@ -45,6 +45,48 @@ def rows(page: Page) -> Any:
     return page.locator("tbody tr")
 
 
+async def test_enter_presses_what_has_the_focus_and_else_opens_the_current_job(board: Board) -> None:
+    await a_day(board.scheduler)
+    page = await board.open("/jobs")
+    await expect(rows(page)).to_have_count(11)
+    await page.keyboard.press("j")
+    await expect(page.locator("tr[aria-current]")).to_have_count(1)
+    await page.get_by_role("button", name="Add a condition").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_label("Field", exact=True)).to_be_focused()
+    await page.keyboard.press("Escape")
+    await page.get_by_role("navigation", name="Pages").get_by_role("link", name="Jobs").focus()
+    await page.keyboard.press("Enter")
+    await expect(rows(page)).to_have_count(11)
+    await page.evaluate("document.activeElement.blur()")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(re.compile("/jobs/[0-9a-f]+$"))
+
+
+async def test_the_focus_goes_to_the_operation_that_was_made_and_can_be_undone(board: Board) -> None:
+    await a_day(board.scheduler)
+    page = await board.open("/jobs?state=failed")
+    await page.get_by_label("Select all jobs of this page").check()
+    await page.get_by_role("button", name="Retry").click()
+    await page.get_by_label("Reason").fill("The bank is back.")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("region", name="Operation under way")).to_be_focused()
+    await expect(page.get_by_role("button", name=re.compile("^Undo"))).to_be_visible()
+    for _ in range(2):  # its page, and undoing it
+        await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("region", name="Operation under way")).to_contain_text("no job was changed")
+
+
+async def test_the_arrow_keys_take_the_focus_to_the_tab_that_they_choose(board: Board) -> None:
+    await a_day(board.scheduler)
+    page = await board.open("/jobs")
+    await page.get_by_role("tab", name="All").focus()
+    for key, name in (("ArrowRight", "pending"), ("ArrowRight", "running"), ("ArrowLeft", "pending")):
+        await page.keyboard.press(key)
+        await expect(page.get_by_role("tab", name=name, selected=True)).to_be_focused()
+
+
 async def test_a_filter_is_typed_with_completion_and_survives_reload_back_and_forward(board: Board) -> None:
     await a_day(board.scheduler)
     page = await board.open("/jobs")

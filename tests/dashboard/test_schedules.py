@@ -140,6 +140,24 @@ async def test_a_schedule_that_is_deleted_on_its_own_page_is_not_read_again(boar
     assert not [one for one in asked[deleted + 1 :] if "/schedules/charge-cards" in one]
 
 
+async def test_a_refusal_is_told_in_the_dialog_that_asked_and_is_gone_when_it_is_opened_again(
+    board: Board, db: Database
+) -> None:
+    await some_schedules(board.scheduler, db)
+    board.expected = ("503",)
+    page = await board.open("/schedules/charge-cards")
+    answer = {"status": 503, "json": {"detail": "There is no primary."}}
+    await page.route("**/api/schedules/charge-cards/pause", lambda route: route.fulfill(**answer))
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Pause charge-cards?")
+    await dialog.get_by_role("button", name="Pause", exact=True).click()
+    await expect(dialog.get_by_role("alert")).to_have_text("There is no primary.")
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    await expect(dialog).to_be_visible()
+    await expect(dialog.get_by_role("alert")).to_have_count(0)
+
+
 async def test_a_schedule_that_cannot_be_deleted_stays_live_on_its_page(board: Board, db: Database) -> None:
     await some_schedules(board.scheduler, db)
     board.expected = ("503",)
@@ -276,6 +294,32 @@ async def test_an_edit_changes_what_was_changed_and_keeps_what_is_hidden(board: 
     assert (stored.data, stored.tags, stored.queue) == ({"to": "all", "password": "hunter2"}, ("reports",), "mail")
 
 
+async def test_an_edit_of_the_interval_keeps_the_grid_and_the_end_of_a_pause_after_failures(board: Board) -> None:
+    grid = datetime(2026, 1, 1, tzinfo=UTC)
+    await board.scheduler.schedule("sync", repeat=Every("15m", anchor=grid), schedule_id="sync", pause_after=3)
+    page = await board.open("/schedules/sync/edit")
+    await page.get_by_label("Interval").fill("20m")
+    await expect(page.get_by_text("Fires every 20 minutes, from 2026-01-01 00:00 UTC.")).to_be_visible()
+    await page.get_by_label("Pause after failures in a row").fill("")
+    await page.get_by_role("button", name="Save the changes").click()
+    await page.wait_for_url("**/schedules/sync")
+    stored = await board.scheduler.schedules.get("sync")
+    assert (stored.rule, stored.pause_after) == (Every("20m", anchor=grid), None)
+
+
+async def test_cancel_leaves_a_form_that_is_the_first_page_of_its_tab(board: Board) -> None:
+    await board.scheduler.schedule("sync", repeat=Every("15m"), schedule_id="sync")
+    page = await board.open("/schedules/sync/edit")
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("sync")
+    await page.get_by_role("button", name="Edit").click()
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("sync")
+    await board.open("/schedules/-/new")
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Schedules")
+
+
 # -- the calendar ------------------------------------------------------------------------------------------------------
 
 
@@ -326,6 +370,23 @@ async def test_the_calendar_marks_a_night_on_which_clocks_change(board: Board, d
     page = await board.open("/schedules/-/calendar")
     await expect(page.get_by_text("◐ clocks change")).to_be_visible()
     await expect(page.get_by_text(words)).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1024, 1280])
+async def test_the_actions_and_the_health_of_schedules_are_in_sight_on_a_laptop(
+    board: Board, db: Database, width: int
+) -> None:
+    await some_schedules(board.scheduler, db)
+    for _ in range(20):
+        await board.scheduler.schedules.trigger("sync-orders")
+    page = board.page
+    await page.set_viewport_size({"width": width, "height": 900})
+    await board.open("/schedules")
+    await expect(row(page, "sync-orders").get_by_role("list")).to_have_accessible_name(
+        re.compile("^The last 20 firings")
+    )
+    table = page.get_by_role("region", name="Schedules")
+    assert await table.evaluate("it => it.scrollWidth <= it.clientWidth"), "a part of the table is out of sight"
 
 
 async def test_the_list_of_a_phone_shows_the_actions_and_the_health_of_each_schedule(

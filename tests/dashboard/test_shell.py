@@ -18,6 +18,7 @@ PAGES = [
     *("Overview", "Jobs", "Flows", "Schedules", "Queues and limits", "Dead letters", "Workers", "Alerts", "Operations"),
     *("Audit", "Settings and keys"),
 ]
+_NOTHING = ["/jobs/none", "/flows/none", "/operations/none", "/schedules/none", "/schedules/none/edit"]
 
 
 @pytest.mark.core
@@ -27,6 +28,14 @@ async def test_the_navigation_leads_to_every_page(board: Board) -> None:
         await page.get_by_role("navigation").get_by_role("link", name=title, exact=True).click()
         await expect(page.get_by_role("heading", level=1)).to_be_visible()
         await expect(page.get_by_role("navigation").locator("[aria-current=page]")).to_have_text(title)
+
+
+@pytest.mark.parametrize("path", _NOTHING)
+async def test_a_page_of_nothing_that_is_stored_has_a_heading_and_says_so(board: Board, path: str) -> None:
+    board.expected = ("404",)
+    page = await board.open(path)
+    await expect(page.get_by_role("alert")).to_contain_text("Not found")
+    assert await page.title() != "Mainspring"
 
 
 async def test_the_palette_leads_to_pages_and_ids(board: Board) -> None:

@@ -1,7 +1,10 @@
 // Changing something: one request, a toast with its outcome, and the queries that show it are read again.
 import { type QueryKey, useMutation, useQueryClient } from "@tanstack/react-query";
 import { useToast } from "../ui/Toast";
-import { Problem } from "./client";
+import { Problem, sentOnce } from "./client";
+
+const UNANSWERED =
+  "The service did not answer, so it is not known whether this was done. Look at what it is about before you repeat it.";
 
 type Options<T, V> = {
   /** The sentence that tells what was done. */
@@ -17,7 +20,7 @@ export function useAct<T, V = void>(run: (input: V) => Promise<T>, options: Opti
   const client = useQueryClient();
   const toast = useToast();
   return useMutation<T, Error, V>({
-    mutationFn: run,
+    mutationFn: (input) => sentOnce(run(input), UNANSWERED),
     onSuccess: async (answer, input) => {
       const text = options.done?.(answer, input);
       if (text) toast.tell(text);

@@ -64,6 +64,15 @@ export async function unwrap<T>(asking: Promise<Answered<T>>): Promise<T> {
   throw problemOf(response, error);
 }
 
+/** A request that is sent once. Unlike a query, nothing sends it again where the service does not answer. */
+export async function sentOnce<T>(sending: Promise<T>, unanswered: string): Promise<T> {
+  try {
+    return await sending;
+  } catch (error) {
+    throw error instanceof Problem && error.status === 0 ? new Problem(0, unanswered) : error;
+  }
+}
+
 /** The body of an answer with exact numbers, for data and results of jobs. */
 export async function getExact<T>(path: string): Promise<T> {
   let response: Response;

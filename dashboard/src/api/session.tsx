@@ -1,7 +1,7 @@
 // The caller of this browser: its name, role and scope; what it may not do is absent from the pages.
 import { type QueryClient, useQuery, useQueryClient } from "@tanstack/react-query";
 import { createContext, type ReactNode, useContext } from "react";
-import { api, Problem, type Schemas, setCsrf, unwrap } from "./client";
+import { api, Problem, type Schemas, sentOnce, setCsrf, unwrap } from "./client";
 
 export type Session = Schemas["SessionFacts"];
 export type Role = Session["role"];
@@ -50,7 +50,8 @@ export function useRole() {
 
 /** Exchange an API key for a session of this browser. */
 export async function logIn(key: string): Promise<Session> {
-  const answer = await unwrap(api.POST("/api/session", { headers: { Authorization: `Bearer ${key}` } }));
+  const asking = unwrap(api.POST("/api/session", { headers: { Authorization: `Bearer ${key}` } }));
+  const answer = await sentOnce(asking, "The service does not answer. Try again in a moment.");
   setCsrf(answer.data.csrfToken);
   return answer.data;
 }

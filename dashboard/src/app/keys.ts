@@ -11,8 +11,14 @@ function typing(target: EventTarget | null): boolean {
   return !!element?.closest?.("input, textarea, select, [contenteditable=true], dialog[open]");
 }
 
+/** Whether the key presses what has the focus: Enter on a button or a link is never a shortcut. */
+function pressing(event: KeyboardEvent): boolean {
+  if (event.key !== "Enter" && event.key !== " ") return false;
+  return !!(event.target as HTMLElement | null)?.closest?.("a[href], button, summary");
+}
+
 function press(event: KeyboardEvent): void {
-  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || pressing(event)) return;
   const tried = pending ? `${pending} ${event.key}` : event.key;
   const all = stack.flat();
   const found = all.findLast((one) => one.keys === tried);

@@ -5,6 +5,7 @@ import {
   type SelectHTMLAttributes,
   type TextareaHTMLAttributes,
   useId,
+  useRef,
 } from "react";
 import "./controls.css";
 
@@ -150,13 +151,19 @@ export function Tabs<T extends string>(props: {
   options: readonly [T, ReactNode][];
   onChange: (value: T) => void;
 }) {
+  const list = useRef<HTMLDivElement>(null);
   const move = (step: number) => {
     const at = props.options.findIndex(([value]) => value === props.value);
-    const next = props.options[(at + step + props.options.length) % props.options.length];
-    if (next) props.onChange(next[0]);
+    const index = (at + step + props.options.length) % props.options.length;
+    const next = props.options[index];
+    if (!next) return;
+    // The focus goes with the choice: a screen reader names the tab that has it.
+    list.current?.querySelectorAll<HTMLElement>("[role=tab]")[index]?.focus();
+    props.onChange(next[0]);
   };
   return (
     <div
+      ref={list}
       className="tabs"
       role="tablist"
       aria-label={props.label}

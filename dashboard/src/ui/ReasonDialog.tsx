@@ -13,6 +13,7 @@ type ReasonProps = {
   verb: string;
   danger?: boolean;
   busy?: boolean;
+  /** Why it was refused. The dialog is all that can be read and used while it is open: a toast would be behind it. */
   error?: string;
   /** Ask for a reason; `optional` lets it be empty. */
   reason?: "required" | "optional" | "none";
@@ -25,13 +26,17 @@ type ReasonProps = {
 /** A confirmation that says what will be done, and asks why. */
 export function ReasonDialog({ reason = "optional", ...props }: ReasonProps) {
   const [text, setText] = useState("");
+  // An error of before it was opened is of another confirmation.
+  const [sent, setSent] = useState(false);
   const missing = reason === "required" && text.trim() === "";
   return (
     <Dialog
       title={props.title}
       onClose={props.onClose}
       onSubmit={() => {
-        if (!missing) props.onConfirm(text.trim());
+        if (missing) return;
+        setSent(true);
+        props.onConfirm(text.trim());
       }}
       footer={
         <>
@@ -55,7 +60,7 @@ export function ReasonDialog({ reason = "optional", ...props }: ReasonProps) {
             autoFocus
           />
         )}
-        {props.error && (
+        {sent && props.error && (
           <p className="field-error" role="alert">
             {props.error}
           </p>

@@ -226,8 +226,11 @@ async def test_flows_are_listed_in_pages_by_name_and_state(api: Api, ran: list[A
 async def test_the_timeline_of_a_flow_has_a_row_for_each_job(api: Api, ran: list[Any]) -> None:
     flow_id = (await api.post("/api/flows", NIGHTLY)).data["id"]
     await api.scheduler.start()
-    await ended(api, flow_id)
+    flow = await ended(api, flow_id)
     chart = (await api.get(f"/api/flows/{flow_id}/timeline")).data
+    starts = {row["node"]: row["start"] for row in chart["rows"]}
+    for node in flow["nodes"]:
+        assert node["startedAt"] == starts[node["name"]], "a node starts when its job does, not when it is stored"
     assert (chart["by"], chart["complete"], len(chart["rows"])) == ("job", True, 6)
     assert chart["rows"][0]["node"] == "extract" and chart["rows"][-1]["node"] == "load"
     assert all(row["start"] <= row["end"] <= chart["now"] for row in chart["rows"])

@@ -5,6 +5,7 @@ import { type FormEvent, type ReactNode, useEffect, useState } from "react";
 import { api, type Schemas, unwrap } from "../../api/client";
 import { PageHead } from "../../app/PageHead";
 import { useParameters } from "../../app/search";
+import { useRole } from "../../api/session";
 import { serverNow } from "../../lib/time";
 import { count } from "../../lib/text";
 import { Button } from "../../ui/Button";
@@ -55,6 +56,19 @@ const FEW = 20;
 const MOST_PAGES = 10;
 
 export default function AuditPage() {
+  const role = useRole();
+  if (role.can("admin") && role.everything) return <Audit />;
+  return (
+    <>
+      <PageHead title="Audit" />
+      <Panel>
+        <Empty title="The audit log is for admins">Log in with a key of the role admin that has no scope.</Empty>
+      </Panel>
+    </>
+  );
+}
+
+function Audit() {
   const [search, change] = useParameters();
   const filter: Filter = Object.fromEntries(FILTERS.filter((name) => search[name]).map((name) => [name, search[name]]));
   const [open, setOpen] = useState<Row | null>(null);

@@ -29,6 +29,7 @@ export function GroupActions({ group }: { group: Group }) {
     {
       done: (redrive) => redriveWords(redrive),
       onDone: () => setAsking(null),
+      quiet: true,
       touches: [["dead-letters"], ["redrives"]],
     },
   );
@@ -48,6 +49,7 @@ export function GroupActions({ group }: { group: Group }) {
           danger={asking === "discard"}
           reason={asking === "discard" ? "required" : "optional"}
           busy={act.isPending}
+          error={act.error?.message}
           onClose={() => setAsking(null)}
           call={(reason) => redriveCall(asking, group.fingerprint, reason)}
           onConfirm={(reason) => act.mutate(reason)}

@@ -36,6 +36,7 @@ export function Actions({ job }: { job: Detail }) {
     (reason: string) => unwrap(api.POST("/api/jobs/{job_id}/cancel", { ...params, body: { reason } })),
     {
       touches,
+      quiet: true,
       onDone: close,
       done: (answer) =>
         answer.data.state === "running" ? "The worker was asked to stop the job." : "The job is cancelled.",
@@ -43,6 +44,7 @@ export function Actions({ job }: { job: Detail }) {
   );
   const remove = useAct(() => unwrap(api.DELETE("/api/jobs/{id}", { params: { path: { id: job.id } } })), {
     touches: [["jobs"]],
+    quiet: true,
     done: () => "The job is deleted.",
     onDone: () => void navigate({ to: "/jobs" }),
   });
@@ -89,6 +91,7 @@ export function Actions({ job }: { job: Detail }) {
           verb={job.state === "running" ? "Ask it to stop" : "Cancel it"}
           danger
           busy={cancel.isPending}
+          error={cancel.error?.message}
           onClose={close}
           call={(reason) => cancelCall(job.id, reason)}
           onConfirm={(reason) => cancel.mutate(reason)}
@@ -108,6 +111,7 @@ export function Actions({ job }: { job: Detail }) {
           danger
           reason="none"
           busy={remove.isPending}
+          error={remove.error?.message}
           onClose={close}
           call={() => deleteCall(job.id)}
           onConfirm={() => remove.mutate()}

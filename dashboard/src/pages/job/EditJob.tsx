@@ -18,6 +18,16 @@ function about(error: Error | null) {
   return (name: string) => (error instanceof Problem ? error.about(name) : undefined);
 }
 
+/** The options that were changed; the others are not sent. The form does not show all: a tag may have a comma, and the
+ * priority of a job that waits is raised. */
+function changedOptions(first: Options, options: Options): Record<string, unknown> {
+  const { dedupeKey: _, ...body }: Record<string, unknown> = { ...optionsBody(options), tags: tagsOf(options.tags) };
+  for (const name of ["priority", "queue", "tags"] as const) if (options[name] === first[name]) delete body[name];
+  if (options.when === "at" && options.at === first.at) delete body["runAt"];
+  if (options.when === "now") body["delay"] = "0s";
+  return body;
+}
+
 export function EditJob({ job, onClose }: Props) {
   const work = useWork(job, false);
   const first: Options = {
@@ -29,10 +39,7 @@ export function EditJob({ job, onClose }: Props) {
     tags: job.tags.join(", "),
   };
   const [options, setOptions] = useState(first);
-  const { dedupeKey: _, ...given } = optionsBody(options);
-  const body: Record<string, unknown> = { ...given, tags: tagsOf(options.tags), ...work.body };
-  if (options.when === "at" && options.at === first.at) delete body["runAt"];
-  if (options.when === "now") body["delay"] = "0s";
+  const body: Record<string, unknown> = { ...changedOptions(first, options), ...work.body };
   const save = useAct(
     () => unwrap(api.PUT("/api/jobs/{id}", { params: { path: { id: job.id } }, body: body as never })),
     { quiet: true, touches: [jobKey(job.id), ["jobs"]], done: () => "The job is changed.", onDone: onClose },

@@ -19,74 +19,77 @@ export default function OperationPage() {
   const { id } = useParams({ strict: false }) as { id: string };
   const query = useOperation(id);
   return (
-    <Loaded query={query} rows={8}>
-      {(operation) => (
-        <div className="stack">
-          <PageHead title={sentence(operation)}>
-            <CallButton
-              calls={[
-                {
-                  path: `/api/operations/${encodeURIComponent(id)}`,
-                  python: `await scheduler.operations.get(${JSON.stringify(id)})`,
-                },
-                ...(ended(operation)
-                  ? []
-                  : [
-                      {
-                        title: operation.state === "waiting" ? "Undo it" : "Cancel the rest",
-                        method: "POST" as const,
-                        path: `/api/operations/${encodeURIComponent(id)}/cancel`,
-                        python: `await scheduler.operations.cancel(${JSON.stringify(id)})`,
-                      },
-                    ]),
-              ]}
-            />
-            <OperationBadge state={operation.state} />
-            <CancelButton operation={operation} />
-          </PageHead>
-          <Panel title="Progress">
-            <Bar operation={operation} />
-            <p className="muted">
-              {count(operation.progress.examined)} of {plural(operation.count, "job", "jobs", operation.capped)}{" "}
-              examined: {count(operation.progress.changed)} changed, {count(operation.progress.skipped)} skipped since
-              they no longer matched, {count(operation.progress.refused)} refused.
-            </p>
-            {operation.error && <p className="field-error wrap">{operation.error}</p>}
-            {operation.state === "waiting" && (
-              <p className="muted">You can undo it until it starts: no job is changed before that.</p>
-            )}
-          </Panel>
-          <Panel title="Which jobs, why and when">
-            <Facts operation={operation} />
-          </Panel>
-          <Panel title="Jobs that were left alone" flush>
-            <Table
-              caption="Jobs that were left alone"
-              rows={operation.progress.reasons}
-              id={(one) => one.jobId}
-              columns={[
-                {
-                  key: "job",
-                  title: "Job",
-                  cell: (one) => (
-                    <Link to="/jobs/$id" params={{ id: one.jobId }} className="mono">
-                      {one.jobId}
-                    </Link>
-                  ),
-                },
-                {
-                  key: "outcome",
-                  title: "Outcome",
-                  cell: (one) => <Badge tone={one.outcome === "refused" ? "warn" : "neutral"}>{one.outcome}</Badge>,
-                },
-                { key: "reason", title: "Why", cell: (one) => one.reason },
-              ]}
-              empty={<Empty title={ended(operation) ? "None" : "None so far"} />}
-            />
-          </Panel>
-        </div>
-      )}
-    </Loaded>
+    <>
+      {!query.data && <PageHead title="Operation" name={`Operation ${id}`} />}
+      <Loaded query={query} rows={8}>
+        {(operation) => (
+          <div className="stack">
+            <PageHead title={sentence(operation)}>
+              <CallButton
+                calls={[
+                  {
+                    path: `/api/operations/${encodeURIComponent(id)}`,
+                    python: `await scheduler.operations.get(${JSON.stringify(id)})`,
+                  },
+                  ...(ended(operation)
+                    ? []
+                    : [
+                        {
+                          title: operation.state === "waiting" ? "Undo it" : "Cancel the rest",
+                          method: "POST" as const,
+                          path: `/api/operations/${encodeURIComponent(id)}/cancel`,
+                          python: `await scheduler.operations.cancel(${JSON.stringify(id)})`,
+                        },
+                      ]),
+                ]}
+              />
+              <OperationBadge state={operation.state} />
+              <CancelButton operation={operation} />
+            </PageHead>
+            <Panel title="Progress">
+              <Bar operation={operation} />
+              <p className="muted">
+                {count(operation.progress.examined)} of {plural(operation.count, "job", "jobs", operation.capped)}{" "}
+                examined: {count(operation.progress.changed)} changed, {count(operation.progress.skipped)} skipped since
+                they no longer matched, {count(operation.progress.refused)} refused.
+              </p>
+              {operation.error && <p className="field-error wrap">{operation.error}</p>}
+              {operation.state === "waiting" && (
+                <p className="muted">You can undo it until it starts: no job is changed before that.</p>
+              )}
+            </Panel>
+            <Panel title="Which jobs, why and when">
+              <Facts operation={operation} />
+            </Panel>
+            <Panel title="Jobs that were left alone" flush>
+              <Table
+                caption="Jobs that were left alone"
+                rows={operation.progress.reasons}
+                id={(one) => one.jobId}
+                columns={[
+                  {
+                    key: "job",
+                    title: "Job",
+                    cell: (one) => (
+                      <Link to="/jobs/$id" params={{ id: one.jobId }} className="mono">
+                        {one.jobId}
+                      </Link>
+                    ),
+                  },
+                  {
+                    key: "outcome",
+                    title: "Outcome",
+                    cell: (one) => <Badge tone={one.outcome === "refused" ? "warn" : "neutral"}>{one.outcome}</Badge>,
+                  },
+                  { key: "reason", title: "Why", cell: (one) => one.reason },
+                ]}
+                empty={<Empty title={ended(operation) ? "None" : "None so far"} />}
+              />
+            </Panel>
+          </div>
+        )}
+      </Loaded>
+    </>
   );
 }
 

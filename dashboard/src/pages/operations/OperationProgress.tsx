@@ -29,9 +29,18 @@ export function OperationProgress({ id, onDismiss }: { id: string; onDismiss?: (
     if (over && !before.current) void client.invalidateQueries({ queryKey: ["jobs"] });
     before.current = over;
   }, [over, client]);
+  const place = useRef<HTMLElement>(null);
+  // The button that made it is gone with the selection; the one that undoes it is within, for ten seconds.
+  useEffect(() => place.current?.focus(), []);
   const operation = query.data;
   return (
-    <section className="operation-progress" aria-label="Operation under way" aria-live="polite">
+    <section
+      ref={place}
+      tabIndex={-1}
+      className="operation-progress"
+      aria-label="Operation under way"
+      aria-live="polite"
+    >
       {operation ? (
         <>
           <div className="row spread">

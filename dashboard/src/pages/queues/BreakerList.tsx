@@ -147,7 +147,7 @@ function BreakerActions({ breaker }: { breaker: Breaker }) {
     ...(key !== null && breaker.value !== null ? { key: { [key]: breaker.value as string } } : {}),
     ...(scope === "name" && queue ? { queue } : {}),
   };
-  const options = { onDone: () => setAsking(false) };
+  const options = { onDone: () => setAsking(false), quiet: true };
   const open = useAct(
     (reason: string) =>
       unwrap(api.POST("/api/breakers/{scope}/{target}/open", { params: { path }, body: { ...which, reason } })),
@@ -172,6 +172,7 @@ function BreakerActions({ breaker }: { breaker: Breaker }) {
           verb={opens ? "Open it" : "Close it"}
           danger={opens}
           busy={open.isPending || close.isPending}
+          error={(opens ? open : close).error?.message}
           onClose={() => setAsking(false)}
           call={(reason) => breakerCall(opens ? "open" : "close", path, which, reason)}
           onConfirm={(reason) => (opens ? open : close).mutate(reason)}

@@ -14,6 +14,7 @@ export function usePauseActions(queue: string) {
   const pause = useAct((reason: string) => unwrap(api.POST("/api/pauses", { body: { queue, reason } })), {
     done: () => `The queue ${queue} is paused.`,
     onDone: () => setAsking(false),
+    quiet: true,
   });
   const resume = useAct(() => unwrap(api.POST("/api/pauses/resume", { body: { queue } })), {
     done: () => `The queue ${queue} goes on.`,
@@ -23,6 +24,7 @@ export function usePauseActions(queue: string) {
       title={`Pause the queue ${queue}`}
       verb="Pause"
       busy={pause.isPending}
+      error={pause.error?.message}
       onClose={() => setAsking(false)}
       call={(reason) => pauseCall(queue, reason)}
       onConfirm={(reason) => pause.mutate(reason)}

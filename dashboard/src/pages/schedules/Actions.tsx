@@ -21,7 +21,7 @@ export function useScheduleVerbs(id: string, onDone?: () => void) {
   return {
     pause: useAct(
       (reason: string) => unwrap(api.POST("/api/schedules/{schedule_id}/pause", { params, body: { reason } })),
-      { ...shared, done: () => `${id} is paused.` },
+      { ...shared, quiet: true, done: () => `${id} is paused.` },
     ),
     resume: useAct(() => unwrap(api.POST("/api/schedules/{schedule_id}/resume", { params })), {
       ...shared,
@@ -29,18 +29,20 @@ export function useScheduleVerbs(id: string, onDone?: () => void) {
     }),
     trigger: useAct(
       (reason: string) => unwrap(api.POST("/api/schedules/{schedule_id}/trigger", { params, body: { reason } })),
-      { ...shared, done: () => `A job of ${id} was made.` },
+      { ...shared, quiet: true, done: () => `A job of ${id} was made.` },
     ),
     skip: useAct(
       (reason: string) => unwrap(api.POST("/api/schedules/{schedule_id}/skip", { params, body: { reason } })),
       {
         ...shared,
+        quiet: true,
         done: (answer) =>
           `The next firing of ${id} makes no job${answer.data.nextAt ? `; the one after is at ${absolute(answer.data.nextAt)}` : ""}.`,
       },
     ),
     delete: useAct(() => unwrap(api.DELETE("/api/schedules/{schedule_id}", { params })), {
       ...shared,
+      quiet: true,
       done: () => `${id} is deleted. Its jobs stay.`,
     }),
   };
@@ -98,6 +100,7 @@ export function Actions({ schedule, list, onLeaving }: Props) {
           title={`Pause ${schedule.id}?`}
           verb="Pause"
           busy={act.pause.isPending}
+          error={act.pause.error?.message}
           onClose={close}
           call={(reason) => callOf(schedule.id, "pause", reason)}
           onConfirm={(reason) => act.pause.mutate(reason)}
@@ -111,6 +114,7 @@ export function Actions({ schedule, list, onLeaving }: Props) {
           title={`Trigger ${schedule.id} now?`}
           verb="Trigger"
           busy={act.trigger.isPending}
+          error={act.trigger.error?.message}
           onClose={close}
           call={(reason) => callOf(schedule.id, "trigger", reason)}
           onConfirm={(reason) => act.trigger.mutate(reason)}
@@ -123,6 +127,7 @@ export function Actions({ schedule, list, onLeaving }: Props) {
           title={`Skip the next firing of ${schedule.id}?`}
           verb="Skip it"
           busy={act.skip.isPending}
+          error={act.skip.error?.message}
           onClose={close}
           call={(reason) => callOf(schedule.id, "skip", reason)}
           onConfirm={(reason) => act.skip.mutate(reason)}
@@ -136,7 +141,8 @@ export function Actions({ schedule, list, onLeaving }: Props) {
           verb="Delete"
           danger
           reason="none"
-          busy={gone.delete.isPending}
+          busy={(list ? act : gone).delete.isPending}
+          error={(list ? act : gone).delete.error?.message}
           onClose={close}
           call={() => callOf(schedule.id, "delete")}
           onConfirm={() => {

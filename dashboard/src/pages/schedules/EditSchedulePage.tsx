@@ -1,6 +1,6 @@
 // Making and changing a schedule. While one types, the service says the rule in words, its next firings and what is wrong.
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useNavigate, useParams } from "@tanstack/react-router";
+import { useCanGoBack, useNavigate, useParams, useRouter } from "@tanstack/react-router";
 import { type FormEvent, useEffect, useMemo, useRef, useState } from "react";
 import { PageHead } from "../../app/PageHead";
 import { useAct } from "../../api/act";
@@ -48,14 +48,25 @@ export default function EditSchedulePage() {
 function EditStored({ id }: { id: string }) {
   const schedule = useSchedule(id);
   return (
-    <Loaded query={schedule} rows={12}>
-      {(one) => <Editor key={one.id} stored={one} />}
-    </Loaded>
+    <>
+      {!schedule.data && <PageHead title={`Edit ${id}`} />}
+      <Loaded query={schedule} rows={12}>
+        {(one) => <Editor key={one.id} stored={one} />}
+      </Loaded>
+    </>
   );
 }
 
 function Editor({ stored }: { stored: Schedule | null }) {
   const navigate = useNavigate();
+  const router = useRouter();
+  const canGoBack = useCanGoBack();
+  // The page may be the first one of its tab, which has nothing to go back to.
+  const leave = () => {
+    if (canGoBack) router.history.back();
+    else if (stored) void navigate({ to: "/schedules/$id", params: { id: stored.id } });
+    else void navigate({ to: "/schedules" });
+  };
   // The schedule as it was when the form was opened: what fires meanwhile does not overwrite what was typed.
   const [before] = useState<Form>(() => (stored ? formOf(stored) : { ...BLANK, timezone: viewerZone }));
   const [form, setForm] = useState(before);
@@ -124,7 +135,7 @@ function Editor({ stored }: { stored: Schedule | null }) {
             <Button look="primary" type="submit" busy={save.isPending} disabled={unchanged}>
               {stored ? "Save the changes" : "Make the schedule"}
             </Button>
-            <Button onClick={() => window.history.back()}>Cancel</Button>
+            <Button onClick={leave}>Cancel</Button>
             {unchanged && <span className="muted">Nothing is changed yet.</span>}
           </div>
         </div>

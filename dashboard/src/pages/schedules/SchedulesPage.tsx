@@ -42,9 +42,12 @@ export default function SchedulesPage() {
     { key: "last", title: "Last firing", cell: (row) => <LastFiring schedule={row} />, minor: true },
     {
       key: "health",
-      title: "Last firings",
-      cell: (row) => <Strip firings={strips.get(row.id)} zone={row.zone} />,
-      width: "300px",
+      title: <span className="schedules-wide">Last firings</span>,
+      cell: (row) => (
+        <div className="schedules-wide">
+          <Strip firings={strips.get(row.id)} zone={row.zone} />
+        </div>
+      ),
       minor: true,
     },
     {
@@ -180,8 +183,12 @@ function Name({ row, firings }: { row: Schedule; firings: ComponentProps<typeof 
       <div className="schedules-narrow">
         <ScheduleState schedule={row} />
         {row.nextAt && <Time at={row.nextAt} />}
-        <Strip firings={firings} zone={row.zone} />
       </div>
+      {firings?.length !== 0 && (
+        <div className="schedules-strip">
+          <Strip firings={firings} zone={row.zone} />
+        </div>
+      )}
     </div>
   );
 }

@@ -50,13 +50,31 @@ test("only fields that were changed are sent, and an emptied one is removed", ()
     jitter: null,
     tags: [],
   });
-  const hook = formOf({
-    ...schedule,
-    name: "mainspring:http",
-    data: { request: { url: "https://a.b/", body: { n: 1 } } },
-    pauseAfter: 3,
-  } as unknown as Schedule);
-  expect(changesOf(hook, { ...hook, body: "", pauseAfter: "" }).body).toEqual({ body: null, pauseAfter: null });
+});
+
+test("a changed interval keeps the instant that its grid is counted from", () => {
+  const rule = { kind: "every", period: "15m", anchor: "2026-01-01T00:00:00Z" };
+  const before = formOf({ ...schedule, rule } as unknown as Schedule);
+  expect(changesOf(before, { ...before, every: "20m" }).body).toEqual({
+    repeat: { every: "20m", anchor: "2026-01-01T00:00:00Z" },
+  });
+  expect(changesOf(before, { ...before, after: "end" }).body).toEqual({ repeat: { every: "15m", after: "end" } });
+});
+
+test("a changed RRULE keeps its start, unless its text has one", () => {
+  const rule = { kind: "rrule", rule: "FREQ=DAILY;INTERVAL=3", timezone: "UTC", start: "2026-11-01T09:17:00Z" };
+  const before = formOf({ ...schedule, rule } as unknown as Schedule);
+  expect(changesOf(before, { ...before, calendars: "holidays" }).body).toEqual({
+    repeat: { rrule: rule.rule, timezone: "UTC", start: rule.start, except: ["holidays"] },
+  });
+  const own = "DTSTART:20261201T080000Z\nRRULE:FREQ=DAILY";
+  expect(changesOf(before, { ...before, rrule: own }).body).toEqual({ repeat: { rrule: own, timezone: "UTC" } });
+});
+
+test("an emptied limit of failures and an emptied body of a webhook are removed", () => {
+  const data = { request: { url: "https://a.b/", body: { n: 1 } } };
+  const before = formOf({ ...schedule, name: "mainspring:http", data, pauseAfter: 3 } as unknown as Schedule);
+  expect(changesOf(before, { ...before, body: "", pauseAfter: "" }).body).toEqual({ body: null, pauseAfter: null });
 });
 
 test("a rule that the form cannot show is kept", () => {

@@ -27,6 +27,7 @@ export function DrainAction({ worker }: { worker: Worker }) {
     {
       done: () => `${place(worker)} drains.`,
       onDone: () => setAsking(false),
+      quiet: true,
       touches: [["workers"]],
     },
   );
@@ -51,6 +52,7 @@ export function DrainAction({ worker }: { worker: Worker }) {
           verb="Drain it"
           danger
           busy={drain.isPending}
+          error={drain.error?.message}
           onClose={() => setAsking(false)}
           call={(reason) => drainCall(worker.id, reason)}
           onConfirm={(reason) => drain.mutate(reason)}

@@ -260,8 +260,9 @@ def _ids(flow_id: str, graph: Graph) -> dict[str, str]:
 
 
 def _member(document: Document) -> Member:
+    """A node's job. It has started where a worker first claimed it, as in the chart."""
     job, waits = decode_job(document), read_waits(document.get("waits"))
-    started: datetime | None = job.started_at
+    started: datetime | None = job.started_at or (job.attempts[0].started_at if job.attempts else None)
     if started is None and job.token > 0:
         started = waits.since if waits is not None else job.created_at
     return Member(

@@ -25,6 +25,7 @@ MOST_KEYS = 2_000
 """The most index keys that one count looks at."""
 _LOOK = 250
 _LISTED = {"result": 0, "log": 0, "attempts": 0, "data.nodes": 0}
+_LARGE_IN_ATTEMPTS = ("attempts.error", "attempts.log")
 
 
 @dataclass(slots=True)
@@ -80,8 +81,8 @@ class FlowReads:
         return await self._connection.jobs.find_one({"_id": document_id(flow_id), **reached(scope)}, hint=BY_ID)
 
     async def members(self, ids: Sequence[str]) -> dict[DocumentId, Document]:
-        """The nodes of a declared flow, without their data and results."""
-        fields = {"data": 0, "result": 0, "steps": 0, "log": 0, "attempts": 0, "refs": 0}
+        """The nodes of a declared flow, without their data and results. Of their attempts, only the times are read."""
+        fields = dict.fromkeys(("data", "result", "steps", "log", "refs", *_LARGE_IN_ATTEMPTS), 0)
         return await self._connection.jobs.find_dict({"_id": {"$in": list(ids)}}, fields, hint=BY_ID)
 
     async def page(
