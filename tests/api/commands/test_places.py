@@ -96,6 +96,10 @@ async def test_the_doctor_checks_the_service_that_the_environment_names(
         checks = {one["check"] for one in json.loads((await bare("doctor", "--json")).out)["findings"]}
         assert {"service keys", "health", "overview"} <= checks
         assert "topology: " in (await bare("doctor", "--uri", uri)).out
+        wrong = await bare("doctor", "--key", f"{key[:-1]}{'a' if key[-1] != 'a' else 'b'}")
+        assert wrong.code == 1 and "PROBLEM  API key: The service does not accept this API key" in wrong.out
+        monkeypatch.delenv("MAINSPRING_API_KEY")
+        assert "skipped  health: " in (await bare("doctor")).out
 
 
 async def test_a_misspelt_command_or_option_is_refused(bare: Run) -> None:
