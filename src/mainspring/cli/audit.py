@@ -12,7 +12,7 @@ from mainspring.cli.calls.operating import Call, operating
 from mainspring.cli.support.database import actor, on_database
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, say
 from mainspring.cli.support.logs import logged
-from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.cli.support.service_options import Data, Uri, existing_place
 from mainspring.cli.terminal.output import Columns, print_json, print_text
 from mainspring.cli.terminal.times import past_instant
 from mainspring.client.scheduler import Scheduler
@@ -109,7 +109,7 @@ def seal(
     async def accept(scheduler: Scheduler) -> Row:
         return await scheduler.audit.seal(actor(), reason)
 
-    row = on_database(place(data, uri), accept)
+    row = on_database(existing_place(data, uri), accept)
     print_json({"n": row.n, "hash": row.hash}) if as_json else say(f"The rows up to {row.n} are accepted.")
 
 

@@ -12,14 +12,15 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli.calls.place import KEY_VARIABLE, URL_VARIABLE, Place
 from mainspring.cli.calls.service_checks import check_service
 from mainspring.cli.support.database import on_database
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE
-from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.cli.support.service_options import Data, Uri
 from mainspring.cli.terminal.output import terminal_width
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import wall
-from mainspring.errors import ConfigurationError, Unavailable
+from mainspring.errors import Unavailable
 from mainspring.model.doctor.findings import DoctorReport, Finding
 from mainspring.model.printable import printable
 
@@ -34,17 +35,14 @@ def doctor(
     data: Data = None,
     uri: Uri = None,
     url: Annotated[
-        str | None, typer.Option("--url", help="Check a running HTTP service instead, such as http://127.0.0.1:3000.")
+        str | None, typer.Option("--url", help=f"Check a running HTTP service instead ({URL_VARIABLE}).")
     ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", envvar="MAINSPRING_API_KEY", help="The API key for --url.", show_default=False),
-    ] = None,
+    key: Annotated[str | None, typer.Option("--key", help=f"The API key for the service ({KEY_VARIABLE}).")] = None,
 ) -> None:
     """Check the server, the indexes, the workers, the jobs and the schedules, and say what to do about each finding."""
-    if url is not None and (data is not None or uri is not None):
-        raise ConfigurationError("Give --url, or one of --uri and --data, not both.")
-    report = DoctorReport(wall(), tuple(check_service(url, key))) if url is not None else _of_database(place(data, uri))
+    place = Place(url, key, uri, data)
+    service = place.service()
+    report = DoctorReport(wall(), tuple(check_service(*service))) if service else _of_database(place.database())
     if as_json:
         findings = [asdict(finding) for finding in report.findings]
         print(json.dumps({"at": report.at.isoformat(), "status": report.status, "findings": findings}))
@@ -54,7 +52,7 @@ def doctor(
         raise typer.Exit(RUNTIME_FAILURE)
 
 
-def _of_database(uri: str | None) -> DoctorReport:
+def _of_database(uri: str) -> DoctorReport:
     async def look(scheduler: Scheduler) -> DoctorReport:
         return await scheduler.monitor.doctor()
 

@@ -23,12 +23,14 @@ _COMMON = ("url", "key", "uri", "as_json", "log_level", "log_format")
 """The parameters that many commands have; the page explains them once."""
 _ABOUT_COMMON = """## Options of many commands
 
-| option | meaning | |---|---| | `--url`, `--key` | call a service with an API key; by default `MAINSPRING_URL` and
-`MAINSPRING_API_KEY` | | `--uri` | work on a MongoDB; by default `MAINSPRING_URI`, `MONGODB_URI` or `MONGO_URI` | |
-`--folder` | work on the embedded MongoDB in this folder; by default `.mainspring` | | `--json` | print one JSON
-document; continuous commands, such as `jobs tail`, print one line per object | | `--log-level`, `--log-format` | what
-is logged to stderr: debug to critical, as text or json | | `--install-completion`, `--show-completion` | only for
-`mainspring` itself: install or print the shell completion |
+| option | meaning |
+|---|---|
+| `--url`, `--key` | call a service with an API key; by default `MAINSPRING_URL` and `MAINSPRING_API_KEY` |
+| `--uri` | work on a MongoDB; by default `MAINSPRING_URI`, `MONGODB_URI` or `MONGO_URI` |
+| `--folder` | work on the embedded MongoDB in this folder; by default `.mainspring` |
+| `--json` | print one JSON document; continuous commands, such as `jobs tail`, print one line per object |
+| `--log-level`, `--log-format` | what is logged to stderr: debug to critical, as text or json |
+| `--install-completion`, `--show-completion` | only for `mainspring` itself: install or print the shell completion |
 
 `--data` is another name for `--folder`, except in commands where it is the data of a job.
 """

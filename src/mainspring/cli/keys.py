@@ -17,7 +17,7 @@ from mainspring.cli.support.database import on_database
 from mainspring.cli.support.exit_codes import say
 from mainspring.cli.support.key_files import find_key, forget_key, replace_key
 from mainspring.cli.support.logs import logged
-from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.cli.support.service_options import Data, Uri, existing_place
 from mainspring.cli.terminal.output import Columns, print_json, print_text
 from mainspring.cli.terminal.times import ago, now
 from mainspring.client.scheduler import Scheduler
@@ -142,7 +142,7 @@ def show(
         known: list[Key] = await scheduler.api_keys.all()
         return find_key(known, scheduler.now())
 
-    text = on_database(place(data, uri), find)
+    text = on_database(existing_place(data, uri), find)
     if text is None:
         raise ConfigurationError(
             "No valid key for this database is stored on this machine for your user; create one: mainspring keys "

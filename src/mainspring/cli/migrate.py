@@ -11,7 +11,7 @@ import typer
 
 from mainspring.cli.support.database import on_database
 from mainspring.cli.support.exit_codes import say
-from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.cli.support.service_options import Data, Uri, existing_place
 from mainspring.cli.terminal.progress import Shown
 from mainspring.client.migrating import migrate as run
 from mainspring.client.migrating import schema_status
@@ -35,7 +35,7 @@ def migrate(
         with Shown("documents", None, quiet=as_json) as shown:
             return await run(scheduler, lambda status: shown.update(status.seen, status.total))
 
-    status = on_database(place(data, uri), work)
+    status = on_database(existing_place(data, uri), work)
     if as_json:
         print(json.dumps(_facts(status)))
     else:

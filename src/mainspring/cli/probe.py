@@ -16,7 +16,7 @@ import typer
 from mainspring.cli.support.builtin_jobs import read_settings
 from mainspring.cli.support.database import on_database
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE
-from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.cli.support.service_options import Data, Uri, existing_place
 from mainspring.client.scheduler import Scheduler
 from mainspring.errors import Unavailable
 from mainspring.model.workers import WorkerStatus
@@ -48,7 +48,7 @@ def probe(
     For the service, it requests /livez (with --ready, /readyz) at MAINSPRING_PORT. For the worker, it looks for a
     recent heartbeat from this host in the database.
     """
-    well, words = _probe_service(ready) if part is Part.SERVE else _probe_worker(place(data, uri), ready)
+    well, words = _probe_service(ready) if part is Part.SERVE else _probe_worker(existing_place(data, uri), ready)
     print(words)
     if not well:
         raise typer.Exit(RUNTIME_FAILURE)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
 from api.commands.conftest import Run, number
 from mainspring import Scheduler
+from mainspring.cli.calls.api import Api
 
 
 async def test_a_job_is_added_listed_shown_and_explained(command: Run, scheduler: Scheduler) -> None:
@@ -198,15 +200,37 @@ async def test_changes_are_shown_as_they_happen(
         (["--guarantee", "exactly-once"], "Did you mean 'exactly_once'?"),
         (["--header", "colon: value"], "--header must be NAME=VALUE"),
         (["--set", "dleay=5m"], "did you mean delay?"),
+        (["--retries", "-1"], "--retries: "),
+        (["--data", '{"priority": "high"}'], "mainspring: data.priority must be a whole number."),
     ],
 )
 async def test_a_wrong_option_is_named_and_nothing_is_stored(
     arguments: list[str], sentence: str, on_database: Run, scheduler: Scheduler
 ) -> None:
+    @scheduler.job("report")
+    async def report(priority: int = 1) -> None: ...
+
+    await scheduler.start()
     ran = await on_database("jobs", "add", "report", *arguments)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert sentence in ran.err
     assert await number(scheduler) == 0
+
+
+async def test_ctrl_c_while_a_command_waits_for_its_job_tells_the_job(
+    command: Run, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = Api.get
+
+    def interrupted(api: Api, path: str, **query: Any) -> Any:
+        if path.endswith("/wait"):
+            raise KeyboardInterrupt
+        return get(api, path, **query)
+
+    monkeypatch.setattr(Api, "get", interrupted)
+    ran = await command("jobs", "add", "report", "--wait")
+    [job] = (await command("jobs", "list", "--json")).json
+    assert (ran.code, ran.out) == (130, "") and f"mainspring jobs show {job['id']} shows it." in ran.err
 
 
 async def test_a_word_that_is_none_of_a_list_is_told_with_the_closest(on_database: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -63,12 +64,42 @@ async def test_another_service_is_told(bare: Run, make_scheduler: Make) -> None:
         ([], "the folder .mainspring does not exist"),
     ],
 )
+@pytest.mark.parametrize("command", ["jobs list", "doctor"])
 async def test_a_wrong_place_is_refused_and_no_database_is_started(
-    arguments: list[str], sentence: str, bare: Run, tmp_path: Path
+    command: str, arguments: list[str], sentence: str, bare: Run, tmp_path: Path
 ) -> None:
-    ran = await bare("jobs", "list", *arguments)
+    ran = await bare(*command.split(), *arguments)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1) and sentence in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command", ["status", "doctor", "migrate", "migrate --status", "keys show", "audit seal", "probe worker"]
+)
+async def test_a_command_does_not_create_a_database_in_a_folder_that_holds_none(
+    command: str, bare: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for arguments, why in (((), ".mainspring does not exist"), (("--folder", "empty"), "empty holds none")):
+        ran = await bare(*command.split(), *arguments)
+        assert (ran.code, ran.out) == (2, "") and f"There is no database here: the folder {why}." in ran.err
+        assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
+
+
+async def test_the_doctor_checks_the_service_that_the_environment_names(
+    bare: Run, make_scheduler: Make, monkeypatch: pytest.MonkeyPatch, uri: str
+) -> None:
+    key = (await make_scheduler().api_keys.create("ops", "admin")).text
+    async with serving(make_scheduler(), keyless=False) as api:
+        monkeypatch.setenv("MAINSPRING_URL", api.url)
+        monkeypatch.setenv("MAINSPRING_API_KEY", key)
+        checks = {one["check"] for one in json.loads((await bare("doctor", "--json")).out)["findings"]}
+        assert {"service keys", "health", "overview"} <= checks
+        assert "topology: " in (await bare("doctor", "--uri", uri)).out
+        wrong = await bare("doctor", "--key", f"{key[:-1]}{'a' if key[-1] != 'a' else 'b'}")
+        assert wrong.code == 1 and "PROBLEM  API key: The service does not accept this API key" in wrong.out
+        monkeypatch.delenv("MAINSPRING_API_KEY")
+        assert "skipped  health: " in (await bare("doctor")).out
 
 
 async def test_a_misspelt_command_or_option_is_refused(bare: Run) -> None:

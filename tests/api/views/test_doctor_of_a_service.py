@@ -97,5 +97,6 @@ async def test_a_service_with_keys_tells_more_to_a_caller_with_one(make_schedule
         without, wrong = await look(api), await look(api, "nonsense")
         found = await look(api, made.text)
     assert without["service keys"].status == "ok" and without["health"].status == "skipped"
-    assert "overview" not in without and wrong["health"].status == "skipped"
+    assert "overview" not in without and "health" not in wrong
+    assert wrong["API key"].status == "problem" and "keys create" in wrong["API key"].cure
     assert found["health"].status == found["overview"].status == "ok"

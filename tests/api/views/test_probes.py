@@ -65,4 +65,5 @@ async def test_a_database_that_cannot_be_reached_makes_a_worker_not_ready_but_no
         raise Unavailable("no server")
 
     monkeypatch.setattr(probe_module, "on_database", unreachable)
-    assert [(await run("worker", *words))[0] for words in ((), ("--ready",))] == [0, 1]
+    there = ("worker", "--uri", "mongodb://127.0.0.1:1/x")
+    assert [(await run(*there, *words))[0] for words in ((), ("--ready",))] == [0, 1]

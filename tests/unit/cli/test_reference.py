@@ -32,6 +32,12 @@ def test_the_reference_is_that_of_the_code() -> None:
     assert REFERENCE.read_text("utf-8") == page(), "run: make docs"
 
 
+@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_rows_of_a_table_are_lines_of_their_own(path: Path) -> None:
+    joined = [line for line in path.read_text("utf-8").splitlines() if re.search(r"\S +\|---\|", line)]
+    assert joined == []
+
+
 def test_every_command_that_ends_by_itself_prints_json() -> None:
     lacking = {
         name

@@ -128,9 +128,11 @@ class Api:
         return f"{(_WRONG_KEY if self._door.keyed else _NO_KEY).format(place=self.place)} {_MAKE_KEY}"
 
     def _in_options(self, problem: Mapping[str, Any], detail: str) -> str:
-        """The sentence of a refused field, under the name of the option that has given it."""
+        """The sentence of a refused field, under the name of the option that has given it. A field of the data is a
+        job's own: it may have the name of an option."""
         first = (problem.get("errors") or [{}])[0]
-        field = str(first.get("field") or "").rpartition(".")[2]
+        where = str(first.get("field") or "")
+        field = "" if where.startswith("data.") else where.rpartition(".")[2]
         option = self._named.get(field) or f"--{_CAPITAL.sub(lambda found: f'-{found[1].lower()}', field)}"
         if not field or (option not in self._options and field not in self._named):
             return detail

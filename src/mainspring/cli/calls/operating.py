@@ -80,6 +80,7 @@ def operating(
     the options whose fields in the API have other names."""
     if command is None:
         return lambda function: operating(function, creates=creates, named=named)
+    fields: Mapping[str, str] | None = named or getattr(command, "field_options", None)
 
     @wraps(command)
     def run(
@@ -93,7 +94,7 @@ def operating(
     ) -> None:
         set_up_logs("warning")
         place = Place(url, key, uri, folder)
-        with closing(Call(lambda: place.door(creates=creates), options, named, as_json)) as call:
+        with closing(Call(lambda: place.door(creates=creates), options, fields, as_json)) as call:
             command(call, **given)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]

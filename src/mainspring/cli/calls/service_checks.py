@@ -17,6 +17,12 @@ _HEALTH, _OVERVIEW = "/api/observability/health", "/api/overview"
 _NEED_THE_DATABASE = (
     "server version, topology, write concern, clock skew, oplog, indexes, schema, TLS and authentication of MongoDB"
 )
+_WRONG_KEY = Finding(
+    "API key",
+    "problem",
+    "The service does not accept this API key: it is unknown, expired or revoked.",
+    "Make another on the machine that reaches the database: mainspring keys create NAME",
+)
 
 
 def check_service(url: str, key: str | None) -> Iterator[Finding]:
@@ -30,7 +36,9 @@ def check_service(url: str, key: str | None) -> Iterator[Finding]:
         yield from _check_way(url)
         yield from _check_key(status)
         status, health = _get(caller, _HEALTH)
-        if status == 401:
+        if status == 401 and key is not None:
+            yield _WRONG_KEY
+        elif status == 401:
             yield Finding(
                 "health",
                 "skipped",

@@ -258,7 +258,8 @@ POLICIES = (
 
 
 def bodied(*fields: Field) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of these fields to a command, which takes the `body` that they make."""
+    """Add the options of these fields to a command, which takes the `body` that they make. `operating` reads from
+    `field_options` which option gives which field."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         parameters = {one.parameter().name: one for one in fields}
@@ -268,6 +269,9 @@ def bodied(*fields: Field) -> Callable[[Callable[..., None]], Callable[..., None
             values = {field: given.pop(name, None) for name, field in parameters.items()}
             command(*args, body=make_body(values), **given)
 
+        run.field_options = {  # type: ignore[attr-defined]
+            one.name.rpartition(".")[2]: one.options[0] for one in fields
+        }
         own = inspect.signature(command, eval_str=True)
         kept = [one for name, one in own.parameters.items() if name != "body"]
         run.__signature__ = own.replace(  # type: ignore[attr-defined]

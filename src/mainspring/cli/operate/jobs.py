@@ -27,7 +27,7 @@ from mainspring.cli.operate.choices import (
 from mainspring.cli.operate.job_view import JOBS, SPARE, show_explanation, show_job
 from mainspring.cli.operate.many import Selection, on_many
 from mainspring.cli.operate.tail import tail
-from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, say
+from mainspring.cli.support.exit_codes import INTERRUPTED, RUNTIME_FAILURE, say
 from mainspring.cli.terminal.output import print_json, print_text
 from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import COMPLETED, FINISHED, STATES
@@ -202,8 +202,12 @@ def tail_jobs(
 def _wait(call: Call, job_id: str) -> None:
     """Wait for the end of a job, and show it."""
     job: Fields = {}
-    while job.get("state") not in FINISHED:
-        job = call.api.get(path("jobs", job_id, "wait"), timeout=f"{_LONGEST_WAIT}s")["data"]
+    try:
+        while job.get("state") not in FINISHED:
+            job = call.api.get(path("jobs", job_id, "wait"), timeout=f"{_LONGEST_WAIT}s")["data"]
+    except KeyboardInterrupt:
+        say(f"The job {job_id} has been added, and does not need this command: mainspring jobs show {job_id} shows it.")
+        raise typer.Exit(INTERRUPTED) from None
     call.document(call.api.get(path("jobs", job_id, "detail"))["data"], show_job)
     if job["state"] != COMPLETED:
         raise typer.Exit(RUNTIME_FAILURE)

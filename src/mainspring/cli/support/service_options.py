@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainspring.cli.calls.place import existing
 from mainspring.cli.support.builtin_jobs import add_builtins, missing
 from mainspring.cli.support.either_scheduler import Face
 from mainspring.cli.support.environment import worker_settings
-from mainspring.config.settings import EMBEDDED, without_password
+from mainspring.config.settings import EMBEDDED, choose_uri, without_password
 from mainspring.errors import ConfigurationError
 from mainspring.model.fields import Fields
 
@@ -38,6 +39,11 @@ def place(data: Path | None, uri: str | None) -> str | None:
     if data is not None and uri is not None:
         raise ConfigurationError("Give --folder or --uri, not both.")
     return uri if data is None else f"{EMBEDDED}{data}"
+
+
+def existing_place(data: Path | None, uri: str | None) -> str:
+    """The database that the options or the environment name, for a command that creates none."""
+    return existing(choose_uri(place(data, uri)))
 
 
 def name_database(data: Path | None, uri: str | None) -> str:
