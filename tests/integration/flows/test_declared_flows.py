@@ -144,6 +144,41 @@ async def test_items_that_are_no_mappings_are_given_to_a_named_argument(schedule
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("result", "words"), [({"n": 1}, "goes over a list of items, not dict"), ([1, 2], "Item 0 of the map is int")]
+)
+async def test_a_map_over_a_result_that_has_no_items_fails_at_once(
+    scheduler: Scheduler, ran: list[Any], result: Any, words: str
+) -> None:
+    flow = scheduler.flow("unfit")
+    given = flow.add("note", {"value": result})
+    flow.map("transform", over=given.result, after=given)
+    await scheduler.start()
+
+    ended = await (await flow.start()).wait(timeout=SOON)
+
+    assert ended.state == "failed" and words in str(ended.error)
+    assert (await scheduler.get_job(ended.node("transform").id)).tries == 1
+
+
+async def test_a_map_whose_jobs_are_refused_is_not_tried_for_hours(
+    scheduler: Scheduler, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.model.jobs.retry.Retry.delay_before", lambda retry, attempt, spread=0.5: 0.01)
+    flow = scheduler.flow("unfit")
+    given = flow.add("note", {"value": [{"m": 1}]})
+    flow.map("huge", over=given.result, data={"rest": "x" * 262_144}, after=given)
+
+    @scheduler.job("huge")
+    async def huge(m: int, rest: str) -> None: ...
+
+    await scheduler.start()
+
+    ended = await (await flow.start()).wait(timeout=SOON)
+
+    assert ended.state == "failed" and "over the limit of" in str(ended.error)
+
+
 async def test_a_failed_node_cancels_those_that_need_it_and_the_flow_fails_and_names_it(
     scheduler: Scheduler, ran: list[Any]
 ) -> None:
