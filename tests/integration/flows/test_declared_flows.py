@@ -301,6 +301,42 @@ async def test_handlers_are_accepted_wherever_a_name_is(scheduler: Scheduler) ->
         assert (await (await flow.start()).wait(SOON)).state == "completed"
 
 
+async def test_the_data_of_a_node_is_what_it_was_when_it_was_added(scheduler: Scheduler, ran: list[Any]) -> None:
+    data: dict[str, Any] = {"value": []}
+    items = [{"n": 1}]
+    flow = scheduler.flow("loop", {"days": data["value"]})
+    for number in range(2):
+        data["what"] = str(number)
+        data["value"].append(number)
+        flow.add("note", data)
+    flow.map("transform", over=items)
+    items[0]["n"] = 5
+    await scheduler.start()
+
+    await (await flow.start()).wait(timeout=SOON)
+
+    assert flow.data == {"days": []}
+    assert sorted(ran, key=str) == [("0", [0]), ("1", [0, 1]), 1]
+
+
+async def test_references_among_the_items_of_a_map_are_refused_with_the_cure(
+    scheduler: Scheduler, ran: list[Any]
+) -> None:
+    flow = scheduler.flow("wrong")
+    first = flow.add("extract", {"day": 1})
+    with pytest.raises(InvalidFlow, match=r"Item 1 of a map refers to the result of 'extract'.*; give .* in data"):
+        flow.map("transform", over=[{"n": 1}, {"n": first.result["n"]}], after=first)
+
+
+async def test_an_item_without_the_key_of_its_map_is_refused_before_anything_is_stored(
+    scheduler: Scheduler, ran: list[Any]
+) -> None:
+    flow = scheduler.flow("wrong")
+    flow.map("note", over=[{"what": "a"}, {"value": 1}], key="what")
+    with pytest.raises(InvalidFlow, match="Node 'note': item 1 has no 'what', which is the key of the map"):
+        await flow.start()
+
+
 async def test_handles_of_another_flow_are_refused(scheduler: Scheduler) -> None:
     one, other = scheduler.flow("one"), scheduler.flow("other")
     node = one.add("a")

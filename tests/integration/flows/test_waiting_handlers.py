@@ -116,6 +116,21 @@ async def test_gather_waits_once_for_several(scheduler: Scheduler) -> None:
     assert len(runs) == 2
 
 
+async def test_the_data_of_a_call_is_what_it_was_when_the_call_was_made(scheduler: Scheduler) -> None:
+    with_doubling(scheduler)
+
+    @scheduler.job("parent")
+    async def parent(ctx: JobContext) -> Any:
+        data, calls = {}, []
+        for number in range(3):
+            data["n"] = number
+            calls.append(ctx.call(f"call-{number}", "double", data))
+        return await ctx.gather(*calls)
+
+    await scheduler.start()
+    assert (await ended(scheduler)).result == [0, 2, 4]
+
+
 async def test_a_sync_handler_waits_in_the_same_way(scheduler: Scheduler) -> None:
     with_doubling(scheduler)
 

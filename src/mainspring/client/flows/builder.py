@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from mainspring.engine.handlers import Named
 from mainspring.errors import ConfigurationError, InvalidFlow
 from mainspring.model.flows.graph import Graph, MapOver, Node, When, check_node_name, numbered
-from mainspring.model.flows.references import Fill, Path, Reference, take_out
+from mainspring.model.flows.references import Fill, Path, Reference, copied, take_out
 from mainspring.model.jobs.options import TemplateOptions
 from mainspring.spelling import spelled_verbs
 
@@ -52,7 +52,7 @@ class FlowBuilder:
         self._starts = starts
         self.name = name
         """The name of the flow."""
-        self.data = dict(data or {})
+        self.data = dict(copied(data or {}))
         """Values that are kept with the flow."""
         self._options = dict(options)
         self._nodes: list[Node] = []
@@ -104,7 +104,7 @@ class FlowBuilder:
             self._check_reference(over)
             spec = MapOver(None, over.node, over.path, item, key, tolerate, fail_fast)
         elif isinstance(over, Sequence) and not isinstance(over, str | bytes):
-            spec = MapOver(tuple(over), None, (), item, key, tolerate, fail_fast)
+            spec = MapOver(tuple(copied(over)), None, (), item, key, tolerate, fail_fast)
         else:
             raise InvalidFlow(
                 f"over must be a list, or a reference such as extract.result['shards'], not {over!r:.100}."

@@ -21,6 +21,7 @@ from mainspring.engine.run.steps import Steps
 from mainspring.errors import ChildrenFailed, ConfigurationError, StepError, Suspension
 from mainspring.model.fields import Fields
 from mainspring.model.flows.ids import KEY_SIZE, key_digest
+from mainspring.model.flows.references import copied
 from mainspring.model.flows.waits import tolerated
 from mainspring.model.jobs.job import COMPLETED, Job
 from mainspring.model.jobs.retry import Seconds, seconds
@@ -154,7 +155,7 @@ class HandlerWaits:
 
     def call(self, name: str, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Wait[Any]:
         """One child, and its result."""
-        return ChildrenWait(self, name, job, [data or {}], single=True, options=options)
+        return ChildrenWait(self, name, job, [copied(data or {})], single=True, options=options)
 
     def map(
         self,
