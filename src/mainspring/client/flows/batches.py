@@ -23,7 +23,7 @@ from mainspring.engine.handlers import Named
 from mainspring.engine.service import cancel_task
 from mainspring.errors import ConfigurationError, InvalidFlow, JobStateError, MainspringError, Unavailable
 from mainspring.model.fields import Fields
-from mainspring.model.flows.waits import tolerated
+from mainspring.model.flows.waits import tolerated, wrong_tolerance
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import BLOCKED
 from mainspring.model.jobs.options import BatchOptions
@@ -123,8 +123,8 @@ class Batches:
     ) -> Draft:
         if unknown := sorted(options.keys() - BATCH_OPTIONS):
             raise InvalidFlow(f"A batch has no option {unknown[0]!r}.{suggestion(unknown[0], sorted(BATCH_OPTIONS))}")
-        if isinstance(tolerate, bool) or not isinstance(tolerate, int | float) or tolerate < 0:
-            raise InvalidFlow(f"tolerate is a number of jobs, or a fraction such as 0.01, not {tolerate!r}.")
+        if wrong := wrong_tolerance(tolerate, "jobs"):
+            raise InvalidFlow(wrong)
         given: dict[str, Document] = {}
         secret: Fields = {}
         for key, callback in callbacks.items():

@@ -13,6 +13,7 @@ from mainspring.engine.handlers import Named
 from mainspring.errors import ConfigurationError, InvalidFlow
 from mainspring.model.flows.graph import Graph, MapOver, Node, When, check_node_name, numbered
 from mainspring.model.flows.references import Fill, Path, Reference, copied, take_out
+from mainspring.model.flows.waits import wrong_tolerance
 from mainspring.model.jobs.options import TemplateOptions
 from mainspring.spelling import spelled_verbs
 
@@ -189,11 +190,8 @@ def _check_order(verb: str, job: Named, second: object) -> None:
 
 
 def _check_policy(spec: MapOver) -> None:
-    tolerate = spec.tolerate
-    if isinstance(tolerate, bool) or not isinstance(tolerate, int | float) or tolerate < 0:
-        raise InvalidFlow(f"tolerate is a number of jobs, or a fraction such as 0.01, not {tolerate!r}.")
-    if isinstance(tolerate, float) and tolerate >= 1:
-        raise InvalidFlow(f"As a fraction, tolerate is below 1; {tolerate!r} is not. Give a whole number.")
+    if wrong := wrong_tolerance(spec.tolerate, "jobs"):
+        raise InvalidFlow(wrong)
     for value, what in ((spec.key, "key"), (spec.item, "item")):
         if value is not None and not isinstance(value, str):
             raise ConfigurationError(f"{what} of a map is the name of a field, not {value!r:.100}.")

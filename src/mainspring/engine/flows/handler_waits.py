@@ -22,7 +22,7 @@ from mainspring.errors import ChildrenFailed, ConfigurationError, StepError, Sus
 from mainspring.model.fields import Fields
 from mainspring.model.flows.ids import KEY_SIZE, key_digest
 from mainspring.model.flows.references import copied
-from mainspring.model.flows.waits import tolerated
+from mainspring.model.flows.waits import tolerated, wrong_tolerance
 from mainspring.model.jobs.job import COMPLETED, Job
 from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.store.bounded_values import size_of_steps
@@ -68,10 +68,8 @@ class ChildrenWait(Wait[T]):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(waits)
-        if isinstance(tolerate, bool) or not isinstance(tolerate, int | float) or tolerate < 0:
-            raise ConfigurationError(f"tolerate is a number of children, or a fraction such as 0.01, not {tolerate!r}.")
-        if isinstance(tolerate, float) and tolerate >= 1:
-            raise ConfigurationError(f"As a fraction, tolerate is below 1; {tolerate!r} is not. Give a whole number.")
+        if wrong := wrong_tolerance(tolerate, "children"):
+            raise ConfigurationError(wrong)
         self.name, self.job, self.items, self.single = name, job, items, single
         self.key, self.tolerate, self.fail_fast = key, tolerate, fail_fast
         self.options = dict(options or {})
