@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import BulkOf, Drafts
-from mainspring.client.flows.starts import NODE_OPTIONS, FlowStarts, Step, stored_options
+from mainspring.client.flows.starts import NODE_OPTIONS, FlowStarts, Step, step_of, stored_options
 from mainspring.client.jobs import Jobs
 from mainspring.client.scheduling import Scheduling
 from mainspring.clock import monotonic
@@ -139,13 +139,11 @@ class Batches:
 
     async def _callback(self, key: str, callback: Callback) -> tuple[Document, Draft]:
         """A callback as the root keeps it, and the job that it becomes."""
-        job, data, options = (*callback, {}, {})[:3] if isinstance(callback, tuple) else (callback, {}, {})
-        if job is None:
-            raise InvalidFlow(f"{key} is a job, or a tuple of a job, its data and, optionally, its options.")
+        job, data, options = step_of(callback, key)
         try:
             if unknown := sorted(options.keys() - NODE_OPTIONS):
                 raise InvalidFlow(f"A callback has no option {unknown[0]!r}.")
-            draft = await self._drafts.informed(self._starts.named(job), data, dict(options))
+            draft = await self._drafts.informed(self._starts.named(job), data, options)
         except ConfigurationError as error:
             raise InvalidFlow(f"{key}: {error}") from None
         kept = {"job": draft.name, "data": dict(draft.data or {}), "options": stored_options(options, draft)}

@@ -82,7 +82,7 @@ class FlowStarts:
         builder = self.flow(name, **options)
         last = None
         for place, step in enumerate(steps, 1):
-            job, data, own = _step(place, step)
+            job, data, own = step_of(step, f"Step {place} of a chain")
             last = builder.add(job, data, after=last, **own)
         return await builder.start(session=session)
 
@@ -207,11 +207,12 @@ def _unknown_option(option: str) -> str:
     return f"A node has no option {option!r}.{suggestion(option, sorted(NODE_OPTIONS))}"
 
 
-def _step(place: int, step: Step) -> tuple[Named, Mapping[str, Any] | None, Fields]:
+def step_of(step: Step, what: str) -> tuple[Named, Mapping[str, Any] | None, Fields]:
+    """A job, its data and its options, from a step of a chain or a callback of a batch."""
     if isinstance(step, str) or callable(step):
         return step, None, {}
     if isinstance(step, tuple | list) and 1 <= len(step) <= 3:
         job, data, options = (*step, *(None, None))[:3]
         if (data is None or isinstance(data, Mapping)) and (options is None or isinstance(options, Mapping)):
             return job, data, dict(options or {})
-    raise InvalidFlow(f"Step {place} of a chain is a job, or (job, data), or (job, data, options), not {step!r:.100}.")
+    raise InvalidFlow(f"{what} is a job, or (job, data), or (job, data, options), not {step!r:.100}.")
