@@ -47,6 +47,18 @@ def scheduler_flow(scheduler: Scheduler, **options: Any) -> Any:
 
 
 @pytest.mark.slow
+async def test_what_belongs_to_a_flow_or_its_nodes_is_refused_for_its_schedule(scheduler: Scheduler) -> None:
+    flow = scheduler.flow("nightly")
+    flow.add("report")
+    with pytest.raises(InvalidFlow, match=r"The data of a flow is given to flow\(name, data\)"):
+        await scheduler.schedule(flow, {"day": 1}, repeat=Every("1h"))
+    options: Any
+    for option in ("retry", "timeout"):
+        options = {option: 3}
+        with pytest.raises(InvalidFlow, match=f"{option} is an option of the jobs of a flow; give it to its nodes"):
+            await scheduler.schedule(flow, repeat=Every("1h"), **options)
+
+
 async def test_values_that_a_node_has_encrypted_are_nowhere_stored_in_plain_text(
     make_scheduler: Callable[..., Scheduler],
 ) -> None:

@@ -104,14 +104,22 @@ class FlowStarts:
         return started_flow(self._flows, job, graph)
 
     async def schedule(
-        self, builder: FlowBuilder, repeat: Rule | Mapping[str, Any] | None, options: Mapping[str, Any]
+        self,
+        builder: FlowBuilder,
+        data: object,
+        repeat: Rule | Mapping[str, Any] | None,
+        options: Mapping[str, Any],
     ) -> Schedule:
         """Store a schedule each of whose firings starts the flow."""
         if repeat is None:
             raise InvalidFlow("A flow is started by flow.start(); schedule() takes it with repeat=….")
+        if data is not None:
+            raise InvalidFlow("The data of a flow is given to flow(name, data), not to schedule().")
         given = dict(options)
         schedule_id, session = given.pop("schedule_id", None), given.pop("session", None)
         own = {key: given.pop(key) for key in given.keys() & FLOW_OPTIONS}
+        if of_nodes := sorted(given.keys() & NODE_OPTIONS):
+            raise InvalidFlow(f"{of_nodes[0]} is an option of the jobs of a flow; give it to its nodes, in flow.add().")
         _, draft = await self._root(builder, {**builder.options, **own})
         check_repeated(draft, session)
         # A schedule keeps the jobs of missed firings in its document until they are made.
