@@ -158,7 +158,7 @@ async def test_a_map_over_a_result_that_has_no_items_fails_at_once(
     ended = await (await flow.start()).wait(timeout=SOON)
 
     assert ended.state == "failed" and words in str(ended.error)
-    assert (await scheduler.get_job(ended.node("transform").id)).tries == 1
+    assert (await scheduler.get_job(f"{ended.id}.transform")).tries == 1
 
 
 async def test_a_map_whose_jobs_are_refused_is_not_tried_for_hours(

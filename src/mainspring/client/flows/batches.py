@@ -137,7 +137,7 @@ class Batches:
         chosen = {key: value for key, value in options.items() if value is not None}
         return self._drafts.draft(BATCH, data, {"queue": queue, **chosen, **secret})
 
-    async def _callback(self, key: str, callback: Callback) -> tuple[Document, Draft]:
+    async def _callback(self, key: str, callback: Step) -> tuple[Document, Draft]:
         """A callback as the root keeps it, and the job that it becomes."""
         job, data, options = step_of(callback, key)
         try:

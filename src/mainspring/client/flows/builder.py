@@ -105,6 +105,7 @@ class FlowBuilder:
             self._check_reference(over)
             spec = MapOver(None, over.node, over.path, item, key, tolerate, fail_fast)
         elif isinstance(over, Sequence) and not isinstance(over, str | bytes):
+            _refuse_references(over)
             spec = MapOver(tuple(copied(over)), None, (), item, key, tolerate, fail_fast)
         else:
             raise InvalidFlow(
@@ -181,6 +182,14 @@ class FlowBuilder:
 def _check_place(at: Path) -> None:
     if not at or not isinstance(at[0], str):
         raise InvalidFlow("data must be a mapping of argument names to values; a reference may be one of the values.")
+
+
+def _refuse_references(items: Sequence[Any]) -> None:
+    for at, reference in take_out(list(items))[1]:
+        raise InvalidFlow(
+            f"Item {at[0]:,} of a map refers to {reference}; give it in data, which all jobs of the map have, "
+            "or go over a list in a result: over=extract.result['shards']."
+        )
 
 
 def _check_order(verb: str, job: Named, second: object) -> None:

@@ -171,6 +171,8 @@ class FlowStarts:
         for place, one in enumerate(over.items or ()):
             data = {**node.data, over.item: one} if over.item is not None else {**node.data, **one}
             later = frozenset(str(fill.at[0]) for fill in node.fills)
+            if over.key is not None and over.key not in data:
+                raise InvalidFlow(f"item {place:,} has no {over.key!r}, which is the key of the map.")
             try:
                 draft = await self._drafts.of_node(node.job, data, dict(node.options), later)
             except ConfigurationError as error:
