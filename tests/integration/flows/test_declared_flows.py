@@ -215,6 +215,26 @@ async def test_a_node_for_failures_is_skipped_without_one_and_the_flow_completes
 
 
 @pytest.mark.slow
+async def test_data_of_an_older_version_with_references_is_upgraded_when_the_node_starts(
+    scheduler: Scheduler, ran: list[Any]
+) -> None:
+    def in_cents(data: dict[str, Any]) -> dict[str, Any]:
+        return {"cents": data["euros"] * 100}
+
+    @scheduler.job("pay", version=2, upgrade={1: in_cents})
+    async def pay(cents: int) -> int:
+        return cents
+
+    flow = scheduler.flow("old")
+    given = flow.add("note", {"value": 3})
+    flow.add(pay, {"euros": given.result}, after=given, version=1)
+    await scheduler.start()
+
+    ended = await (await flow.start()).wait(timeout=SOON)
+
+    assert (await scheduler.get_job(f"{ended.id}.pay")).result == 300
+
+
 async def test_a_reference_to_a_missing_path_fails_the_node_and_names_node_and_path(
     scheduler: Scheduler, ran: list[Any]
 ) -> None:
