@@ -318,7 +318,7 @@ class HandlerWaits:
     def resolve_blocking(self, waits: Iterable[Wait[Any]], call: Call) -> list[Any]:
         """The same for a sync handler, whose thread iterates over the items; `call` waits for the event loop."""
         prepared: list[_Prepared | SignalWait] = []
-        for wait in _distinct(waits):
+        for wait in _distinct(waits, "ctx.waits"):
             if isinstance(wait, SignalWait):
                 prepared.append(wait)
                 continue
@@ -409,9 +409,11 @@ def _blocking(result: Any, call: Call) -> Any:
 
 
 def _blocking_reader(failed: ChildrenFailed, call: Call) -> Callable[[], Iterator[Job]]:
-    jobs = failed.completed()
+    completed = failed._completed
+    assert completed is not None
 
     def read() -> Iterator[Job]:
+        jobs = completed()
         while (job := call(_next(jobs))) is not None:
             yield job
 
@@ -422,14 +424,15 @@ async def _next(source: AsyncIterator[T]) -> T | None:
     return await anext(source, None)
 
 
-def _distinct(waits: Iterable[Wait[Any]]) -> list[ChildrenWait[Any] | SignalWait]:
+def _distinct(waits: Iterable[Wait[Any]], maker: str = "ctx") -> list[ChildrenWait[Any] | SignalWait]:
     chosen = []
     for wait in waits:
         if not isinstance(wait, ChildrenWait | SignalWait):
             if inspect.iscoroutine(wait):
                 wait.close()
             raise StepError(
-                f"ctx.gather() takes waits, such as ctx.call(…), ctx.map(…) and ctx.wait_for(…), not {wait!r}."
+                f"ctx.gather() takes waits, such as {maker}.call(…), {maker}.map(…) and {maker}.wait_for(…), "
+                f"not {wait!r:.200}."
             )
         chosen.append(wait)
     return chosen
