@@ -14,7 +14,7 @@ from mainspring.engine.flows.verbs import Asked
 from mainspring.engine.handler import Handler
 from mainspring.engine.run.context import JobContext, agent_of
 from mainspring.engine.run.context_backend import ContextBackend
-from mainspring.errors import FlowFailed, InvalidJob, StepError, Suspension
+from mainspring.errors import ConfigurationError, FlowFailed, StepError, Suspension
 from mainspring.model.fields import Fields
 from mainspring.model.flows.graph import Graph
 from mainspring.model.flows.verdict import batch_verdict, flow_verdict
@@ -27,7 +27,7 @@ NODES = "nodes"
 """The name of the wait of a flow for its nodes."""
 # Errors of a root are those of the database: its nodes have retries of their own. Jobs that cannot be made are refused
 # in the same way in each attempt, unless this worker lacks a key or a handler that another one has.
-_RETRY = Retry(attempts=1_000, delay=1.0, max_delay=60.0, rules={InvalidJob: Retry(attempts=5, delay=1.0)})
+_RETRY = Retry(attempts=1_000, delay=1.0, max_delay=60.0, rules={ConfigurationError: Retry(attempts=5, delay=1.0)})
 
 
 def builtin_handlers() -> dict[str, Handler]:
