@@ -124,6 +124,8 @@ class Drafts:
         meant = meant_by(option, [*OPTIONS, "repeat"])
         if handler is not None and option in handler.argument_names:
             hint = f" It is an argument of the handler: put it into data, as in schedule({name!r}, {{{option!r}: …}})."
+        elif option == "repeat":
+            hint = " A schedule is stored by itself: scheduler.schedule(…, repeat=…)."
         elif meant is None:
             hint = f" Arguments of the handler go into data, as in schedule({name!r}, {{{option!r}: …}})."
         else:

@@ -248,7 +248,7 @@ class Scheduler(OutgoingVerbs, Namespaces):
         `flow()`: each firing starts the flow.
         """
         if isinstance(name, FlowBuilder):
-            return await self._flow_starts.schedule(name, repeat, options)
+            return await self._flow_starts.schedule(name, data, repeat, options)
         return await self._scheduling.schedule(name, data, repeat=repeat, **options)
 
     flow = _forward("_flow_starts", FlowStarts.flow)

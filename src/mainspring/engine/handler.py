@@ -354,10 +354,11 @@ def check_data(handler: Handler | None, data: Any, version: int | None = None, l
     be called with, and values that would not arrive as they were given.
 
     Data of an older `version` is upgraded for this check; data of a newer one is not checked against the handler. The
-    arguments in `later` get their values when the job starts.
+    arguments in `later` get their values when the job starts; older data that lacks some is upgraded and checked then.
     """
     plain = plain_data(data)
-    if handler is None or (version is not None and version > handler.version):
+    incomplete = bool(later) and handler is not None and version not in (None, handler.version)
+    if handler is None or incomplete or (version is not None and version > handler.version):
         _refuse_changed(None, plain)
         return plain.values
     try:

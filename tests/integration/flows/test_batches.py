@@ -241,6 +241,29 @@ async def test_the_data_of_a_callback_is_encrypted_if_its_handler_declares_it(ma
     assert got == ["hunter2"]
 
 
+@pytest.mark.parametrize("tolerate", [2.5, 1.0, float("nan"), float("inf"), -1, True, "1"])
+async def test_a_tolerance_that_is_neither_a_number_nor_a_fraction_is_refused(
+    scheduler: Scheduler, tolerate: Any
+) -> None:
+    with pytest.raises(InvalidFlow, match="tolerate is"):
+        await scheduler.batch([], tolerate=tolerate)
+    with pytest.raises(InvalidFlow, match="tolerate is"):
+        scheduler.flow("wrong").map("kid", over=[], tolerate=tolerate)
+    assert not await scheduler.flows.all()
+
+
+@pytest.mark.parametrize("callback", [(), (None,), ("kid", {}, {}, {}), ("kid", {}, "queue"), ("kid", 5), 5])
+async def test_a_callback_that_is_no_job_with_data_and_options_is_refused(scheduler: Scheduler, callback: Any) -> None:
+    with pytest.raises(InvalidFlow, match="on_done"):
+        await scheduler.batch([], on_done=callback)
+    assert not await scheduler.flows.all()
+
+
+async def test_a_job_of_a_batch_that_is_to_be_repeated_is_refused_with_the_cure(scheduler: Scheduler) -> None:
+    with pytest.raises(InvalidFlow, match=r"no option 'repeat'. A schedule is stored by itself: scheduler.schedule"):
+        await scheduler.batch([{"name": "kid", "repeat": {"every": "5m"}}])
+
+
 @pytest.mark.parametrize("wrong", ["a/b", "", "x" * 101, "0" * 24, 7])
 async def test_the_id_of_a_batch_is_checked(scheduler: Scheduler, wrong: Any) -> None:
     with pytest.raises(InvalidFlow, match="The id of a batch"):

@@ -144,6 +144,41 @@ async def test_items_that_are_no_mappings_are_given_to_a_named_argument(schedule
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("result", "words"), [({"n": 1}, "goes over a list of items, not dict"), ([1, 2], "Item 0 of the map is int")]
+)
+async def test_a_map_over_a_result_that_has_no_items_fails_at_once(
+    scheduler: Scheduler, ran: list[Any], result: Any, words: str
+) -> None:
+    flow = scheduler.flow("unfit")
+    given = flow.add("note", {"value": result})
+    flow.map("transform", over=given.result, after=given)
+    await scheduler.start()
+
+    ended = await (await flow.start()).wait(timeout=SOON)
+
+    assert ended.state == "failed" and words in str(ended.error)
+    assert (await scheduler.get_job(f"{ended.id}.transform")).tries == 1
+
+
+async def test_a_map_whose_jobs_are_refused_is_not_tried_for_hours(
+    scheduler: Scheduler, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.model.jobs.retry.Retry.delay_before", lambda retry, attempt, spread=0.5: 0.01)
+    flow = scheduler.flow("unfit")
+    given = flow.add("note", {"value": [{"m": 1}]})
+    flow.map("huge", over=given.result, data={"rest": "x" * 262_144}, after=given)
+
+    @scheduler.job("huge")
+    async def huge(m: int, rest: str) -> None: ...
+
+    await scheduler.start()
+
+    ended = await (await flow.start()).wait(timeout=SOON)
+
+    assert ended.state == "failed" and "over the limit of" in str(ended.error)
+
+
 async def test_a_failed_node_cancels_those_that_need_it_and_the_flow_fails_and_names_it(
     scheduler: Scheduler, ran: list[Any]
 ) -> None:
@@ -180,6 +215,26 @@ async def test_a_node_for_failures_is_skipped_without_one_and_the_flow_completes
 
 
 @pytest.mark.slow
+async def test_data_of_an_older_version_with_references_is_upgraded_when_the_node_starts(
+    scheduler: Scheduler, ran: list[Any]
+) -> None:
+    def in_cents(data: dict[str, Any]) -> dict[str, Any]:
+        return {"cents": data["euros"] * 100}
+
+    @scheduler.job("pay", version=2, upgrade={1: in_cents})
+    async def pay(cents: int) -> int:
+        return cents
+
+    flow = scheduler.flow("old")
+    given = flow.add("note", {"value": 3})
+    flow.add(pay, {"euros": given.result}, after=given, version=1)
+    await scheduler.start()
+
+    ended = await (await flow.start()).wait(timeout=SOON)
+
+    assert (await scheduler.get_job(f"{ended.id}.pay")).result == 300
+
+
 async def test_a_reference_to_a_missing_path_fails_the_node_and_names_node_and_path(
     scheduler: Scheduler, ran: list[Any]
 ) -> None:
@@ -264,6 +319,42 @@ async def test_handlers_are_accepted_wherever_a_name_is(scheduler: Scheduler) ->
     flow.map(typed, over=[{"n": 1}], after=flow.add(typed, {"n": 2}, name="first"))
     async with scheduler:
         assert (await (await flow.start()).wait(SOON)).state == "completed"
+
+
+async def test_the_data_of_a_node_is_what_it_was_when_it_was_added(scheduler: Scheduler, ran: list[Any]) -> None:
+    data: dict[str, Any] = {"value": []}
+    items = [{"n": 1}]
+    flow = scheduler.flow("loop", {"days": data["value"]})
+    for number in range(2):
+        data["what"] = str(number)
+        data["value"].append(number)
+        flow.add("note", data)
+    flow.map("transform", over=items)
+    items[0]["n"] = 5
+    await scheduler.start()
+
+    await (await flow.start()).wait(timeout=SOON)
+
+    assert flow.data == {"days": []}
+    assert sorted(ran, key=str) == [("0", [0]), ("1", [0, 1]), 1]
+
+
+async def test_references_among_the_items_of_a_map_are_refused_with_the_cure(
+    scheduler: Scheduler, ran: list[Any]
+) -> None:
+    flow = scheduler.flow("wrong")
+    first = flow.add("extract", {"day": 1})
+    with pytest.raises(InvalidFlow, match=r"Item 1 of a map refers to the result of 'extract'.*; give .* in data"):
+        flow.map("transform", over=[{"n": 1}, {"n": first.result["n"]}], after=first)
+
+
+async def test_an_item_without_the_key_of_its_map_is_refused_before_anything_is_stored(
+    scheduler: Scheduler, ran: list[Any]
+) -> None:
+    flow = scheduler.flow("wrong")
+    flow.map("note", over=[{"what": "a"}, {"value": 1}], key="what")
+    with pytest.raises(InvalidFlow, match="Node 'note': item 1 has no 'what', which is the key of the map"):
+        await flow.start()
 
 
 async def test_handles_of_another_flow_are_refused(scheduler: Scheduler) -> None:

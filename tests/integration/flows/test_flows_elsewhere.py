@@ -47,6 +47,18 @@ def scheduler_flow(scheduler: Scheduler, **options: Any) -> Any:
 
 
 @pytest.mark.slow
+async def test_what_belongs_to_a_flow_or_its_nodes_is_refused_for_its_schedule(scheduler: Scheduler) -> None:
+    flow = scheduler.flow("nightly")
+    flow.add("report")
+    with pytest.raises(InvalidFlow, match=r"The data of a flow is given to flow\(name, data\)"):
+        await scheduler.schedule(flow, {"day": 1}, repeat=Every("1h"))
+    options: Any
+    for option in ("retry", "timeout"):
+        options = {option: 3}
+        with pytest.raises(InvalidFlow, match=f"{option} is an option of the jobs of a flow; give it to its nodes"):
+            await scheduler.schedule(flow, repeat=Every("1h"), **options)
+
+
 async def test_values_that_a_node_has_encrypted_are_nowhere_stored_in_plain_text(
     make_scheduler: Callable[..., Scheduler],
 ) -> None:
@@ -96,6 +108,53 @@ async def test_values_that_the_handler_of_a_node_redacts_are_not_shown_in_the_ro
 
 
 @pytest.mark.slow
+async def test_nodes_of_one_sequence_run_one_after_the_other_and_hold_up_no_job_while_they_wait(
+    scheduler: Scheduler,
+) -> None:
+    ran: list[str] = []
+    go = asyncio.Event()
+
+    @scheduler.job("ship", sequence="order")
+    async def ship(order: int, what: str) -> None:
+        ran.append(what)
+
+    @scheduler.job("pack")
+    async def pack() -> None:
+        await go.wait()
+
+    await scheduler.start()
+    run = await scheduler.chain(
+        (ship, {"order": 7, "what": "pick"}),
+        pack,
+        (ship, {"order": 7, "what": "send"}),
+        (ship, {"order": 7, "what": "bill"}),
+    )
+    await eventually(lambda: ran == ["pick"])
+    later = await ship.schedule(order=7, what="later")
+    assert (await later.wait(timeout=SOON)).state == "completed"
+    go.set()
+
+    assert (await run.wait(timeout=SOON)).state == "completed"
+    assert ran == ["pick", "later", "send", "bill"]
+
+
+async def test_a_handler_does_not_wait_for_a_child_of_its_own_sequence(scheduler: Scheduler) -> None:
+    @scheduler.job("ship", sequence="order")
+    async def ship(ctx: JobContext, order: int, parts: int = 0) -> int:
+        for part in range(parts):
+            await ctx.call(f"part-{part}", ship, {"order": order + part})
+        return parts
+
+    await scheduler.start()
+    job = await ship.schedule(order=7, parts=1)
+    other = await ship.schedule(order=7)
+
+    refused = await job.wait(timeout=SOON)
+    assert "belongs to the sequence 'ship:7', as this job does" in str(refused.error)
+    await scheduler.delete(job.id)
+    assert (await other.wait(timeout=SOON)).state == "completed"
+
+
 async def test_a_handler_in_a_process_of_its_own_gets_references_and_its_predecessors(scheduler: Scheduler) -> None:
     scheduler.job("first")(flowing.first)
     scheduler.job("second", isolation="process")(flowing.second)

@@ -271,6 +271,14 @@ async def test_data_that_does_not_fit_the_handler_fails_the_job_that_begins_anew
     assert done.state == "failed" and done.error is not None and "m" in done.error.message
 
 
+async def test_a_signal_to_a_declared_flow_is_refused_and_says_which_job_takes_it(scheduler: Scheduler) -> None:
+    flow = scheduler.flow("approved")
+    flow.add("approve")
+    run = await flow.start()
+    with pytest.raises(InvalidJob, match=f"Send the signal to the job .*; the id of a node is {run.id}.NODE"):
+        await scheduler.signal(run.id, "approval", {"by": "ann"})
+
+
 async def test_a_signal_to_a_job_that_is_over_or_missing_is_refused(scheduler: Scheduler) -> None:
     @scheduler.job("quick")
     async def quick() -> None: ...

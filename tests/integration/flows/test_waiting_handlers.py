@@ -116,6 +116,21 @@ async def test_gather_waits_once_for_several(scheduler: Scheduler) -> None:
     assert len(runs) == 2
 
 
+async def test_the_data_of_a_call_is_what_it_was_when_the_call_was_made(scheduler: Scheduler) -> None:
+    with_doubling(scheduler)
+
+    @scheduler.job("parent")
+    async def parent(ctx: JobContext) -> Any:
+        data, calls = {}, []
+        for number in range(3):
+            data["n"] = number
+            calls.append(ctx.call(f"call-{number}", "double", data))
+        return await ctx.gather(*calls)
+
+    await scheduler.start()
+    assert (await ended(scheduler)).result == [0, 2, 4]
+
+
 async def test_a_sync_handler_waits_in_the_same_way(scheduler: Scheduler) -> None:
     with_doubling(scheduler)
 
@@ -133,6 +148,37 @@ async def test_a_sync_handler_waits_in_the_same_way(scheduler: Scheduler) -> Non
     await scheduler.start()
     done = await ended(scheduler)
     assert (done.state, done.result) == ("completed", [[0, 2, 4], 10, [12], [14]])
+
+
+async def test_a_sync_handler_reads_the_completed_children_of_an_error_as_often_as_it_likes(
+    scheduler: Scheduler,
+) -> None:
+    @scheduler.job("odd", retry=1)
+    async def odd(n: int) -> int:
+        if n % 2 == 0:
+            raise Fail("even")
+        return n
+
+    @scheduler.job("parent")
+    def parent(ctx: BlockingJobContext) -> Any:
+        try:
+            ctx.map("many", odd, [{"n": 1}, {"n": 2}, {"n": 3}])
+        except ChildrenFailed as failed:
+            return [[child.result for child in failed.completed()] for _ in range(2)]
+
+    await scheduler.start()
+    assert (await ended(scheduler)).result == [[1, 3], [1, 3]]
+
+
+async def test_a_sync_handler_that_gathers_results_is_told_of_waits(scheduler: Scheduler) -> None:
+    with_doubling(scheduler)
+
+    @scheduler.job("parent", retry=1)
+    def parent(ctx: BlockingJobContext) -> Any:
+        return ctx.gather(ctx.call("one", "double", {"n": 1}))
+
+    await scheduler.start()
+    assert "such as ctx.waits.call(…), ctx.waits.map(…)" in str((await ended(scheduler)).error)
 
 
 async def test_a_keyed_map_has_a_child_per_key_in_the_order_of_the_items(scheduler: Scheduler) -> None:

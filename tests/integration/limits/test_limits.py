@@ -273,6 +273,18 @@ async def test_a_job_scheduled_by_a_process_that_does_not_know_of_the_sequence_j
     assert done == list(range(5))
 
 
+async def test_a_job_that_joins_its_sequence_at_the_worker_runs_without_another_poll(make_scheduler: Make) -> None:
+    stranger, worker = make_scheduler(), make_scheduler(poll_interval=600)
+
+    @worker.job("ship", sequence="order")
+    async def ship(order: int) -> None: ...
+
+    await worker.start()
+    job = await stranger.schedule("ship", {"order": 1})
+
+    assert (await stranger.wait(job.id, timeout=20)).state == "completed"
+
+
 @pytest.mark.slow
 async def test_keys_with_very_different_backlogs_get_equal_shares_while_all_have_work(make_scheduler: Make) -> None:
     scheduler = make_scheduler(concurrency=5)

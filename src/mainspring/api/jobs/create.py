@@ -249,8 +249,9 @@ async def put_schedule(caller: Caller, plan: Plan, job_id: str, flow: FlowBuilde
     if plan.schedule_id is not None:
         await _check_id(caller, plan, plan.schedule_id)
     identity = plan.schedule_id or job_id
+    data = plan.data if flow is None else None  # a flow has its own
     schedule = await scheduler.schedule(
-        flow or plan.name, plan.data, repeat=rule, schedule_id=identity, paused=plan.paused, **plan.options
+        flow or plan.name, data, repeat=rule, schedule_id=identity, paused=plan.paused, **plan.options
     )
     if plan.paused and schedule.paused is None:  # it existed already
         return await scheduler.schedules.pause(schedule.id, actor=caller.actor)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import BulkOf, Drafts
-from mainspring.client.flows.starts import NODE_OPTIONS, FlowStarts, Step, stored_options
+from mainspring.client.flows.starts import NODE_OPTIONS, FlowStarts, Step, step_of, stored_options
 from mainspring.client.jobs import Jobs
 from mainspring.client.scheduling import Scheduling
 from mainspring.clock import monotonic
@@ -23,7 +23,7 @@ from mainspring.engine.handlers import Named
 from mainspring.engine.service import cancel_task
 from mainspring.errors import ConfigurationError, InvalidFlow, JobStateError, MainspringError, Unavailable
 from mainspring.model.fields import Fields
-from mainspring.model.flows.waits import tolerated
+from mainspring.model.flows.waits import tolerated, wrong_tolerance
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import BLOCKED
 from mainspring.model.jobs.options import BatchOptions
@@ -123,8 +123,8 @@ class Batches:
     ) -> Draft:
         if unknown := sorted(options.keys() - BATCH_OPTIONS):
             raise InvalidFlow(f"A batch has no option {unknown[0]!r}.{suggestion(unknown[0], sorted(BATCH_OPTIONS))}")
-        if isinstance(tolerate, bool) or not isinstance(tolerate, int | float) or tolerate < 0:
-            raise InvalidFlow(f"tolerate is a number of jobs, or a fraction such as 0.01, not {tolerate!r}.")
+        if wrong := wrong_tolerance(tolerate, "jobs"):
+            raise InvalidFlow(wrong)
         given: dict[str, Document] = {}
         secret: Fields = {}
         for key, callback in callbacks.items():
@@ -137,15 +137,13 @@ class Batches:
         chosen = {key: value for key, value in options.items() if value is not None}
         return self._drafts.draft(BATCH, data, {"queue": queue, **chosen, **secret})
 
-    async def _callback(self, key: str, callback: Callback) -> tuple[Document, Draft]:
+    async def _callback(self, key: str, callback: Step) -> tuple[Document, Draft]:
         """A callback as the root keeps it, and the job that it becomes."""
-        job, data, options = (*callback, {}, {})[:3] if isinstance(callback, tuple) else (callback, {}, {})
-        if job is None:
-            raise InvalidFlow(f"{key} is a job, or a tuple of a job, its data and, optionally, its options.")
+        job, data, options = step_of(callback, key)
         try:
             if unknown := sorted(options.keys() - NODE_OPTIONS):
                 raise InvalidFlow(f"A callback has no option {unknown[0]!r}.")
-            draft = await self._drafts.informed(self._starts.named(job), data, dict(options))
+            draft = await self._drafts.informed(self._starts.named(job), data, options)
         except ConfigurationError as error:
             raise InvalidFlow(f"{key}: {error}") from None
         kept = {"job": draft.name, "data": dict(draft.data or {}), "options": stored_options(options, draft)}

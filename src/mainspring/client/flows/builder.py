@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from mainspring.engine.handlers import Named
 from mainspring.errors import ConfigurationError, InvalidFlow
 from mainspring.model.flows.graph import Graph, MapOver, Node, When, check_node_name, numbered
-from mainspring.model.flows.references import Fill, Path, Reference, take_out
+from mainspring.model.flows.references import Fill, Path, Reference, copied, take_out
+from mainspring.model.flows.waits import wrong_tolerance
 from mainspring.model.jobs.options import TemplateOptions
 from mainspring.spelling import spelled_verbs
 
@@ -52,7 +53,7 @@ class FlowBuilder:
         self._starts = starts
         self.name = name
         """The name of the flow."""
-        self.data = dict(data or {})
+        self.data = dict(copied(data or {}))
         """Values that are kept with the flow."""
         self._options = dict(options)
         self._nodes: list[Node] = []
@@ -104,7 +105,8 @@ class FlowBuilder:
             self._check_reference(over)
             spec = MapOver(None, over.node, over.path, item, key, tolerate, fail_fast)
         elif isinstance(over, Sequence) and not isinstance(over, str | bytes):
-            spec = MapOver(tuple(over), None, (), item, key, tolerate, fail_fast)
+            _refuse_references(over)
+            spec = MapOver(tuple(copied(over)), None, (), item, key, tolerate, fail_fast)
         else:
             raise InvalidFlow(
                 f"over must be a list, or a reference such as extract.result['shards'], not {over!r:.100}."
@@ -182,6 +184,14 @@ def _check_place(at: Path) -> None:
         raise InvalidFlow("data must be a mapping of argument names to values; a reference may be one of the values.")
 
 
+def _refuse_references(items: Sequence[Any]) -> None:
+    for at, reference in take_out(list(items))[1]:
+        raise InvalidFlow(
+            f"Item {at[0]:,} of a map refers to {reference}; give it in data, which all jobs of the map have, "
+            "or go over a list in a result: over=extract.result['shards']."
+        )
+
+
 def _check_order(verb: str, job: Named, second: object) -> None:
     """Refuse the name of a node before its job, which is the order of ctx.call and ctx.map."""
     if callable(second):
@@ -189,11 +199,8 @@ def _check_order(verb: str, job: Named, second: object) -> None:
 
 
 def _check_policy(spec: MapOver) -> None:
-    tolerate = spec.tolerate
-    if isinstance(tolerate, bool) or not isinstance(tolerate, int | float) or tolerate < 0:
-        raise InvalidFlow(f"tolerate is a number of jobs, or a fraction such as 0.01, not {tolerate!r}.")
-    if isinstance(tolerate, float) and tolerate >= 1:
-        raise InvalidFlow(f"As a fraction, tolerate is below 1; {tolerate!r} is not. Give a whole number.")
+    if wrong := wrong_tolerance(spec.tolerate, "jobs"):
+        raise InvalidFlow(wrong)
     for value, what in ((spec.key, "key"), (spec.item, "item")):
         if value is not None and not isinstance(value, str):
             raise ConfigurationError(f"{what} of a map is the name of a field, not {value!r:.100}.")

@@ -82,7 +82,7 @@ class FlowStarts:
         builder = self.flow(name, **options)
         last = None
         for place, step in enumerate(steps, 1):
-            job, data, own = _step(place, step)
+            job, data, own = step_of(step, f"Step {place} of a chain")
             last = builder.add(job, data, after=last, **own)
         return await builder.start(session=session)
 
@@ -104,14 +104,22 @@ class FlowStarts:
         return started_flow(self._flows, job, graph)
 
     async def schedule(
-        self, builder: FlowBuilder, repeat: Rule | Mapping[str, Any] | None, options: Mapping[str, Any]
+        self,
+        builder: FlowBuilder,
+        data: object,
+        repeat: Rule | Mapping[str, Any] | None,
+        options: Mapping[str, Any],
     ) -> Schedule:
         """Store a schedule each of whose firings starts the flow."""
         if repeat is None:
             raise InvalidFlow("A flow is started by flow.start(); schedule() takes it with repeat=….")
+        if data is not None:
+            raise InvalidFlow("The data of a flow is given to flow(name, data), not to schedule().")
         given = dict(options)
         schedule_id, session = given.pop("schedule_id", None), given.pop("session", None)
         own = {key: given.pop(key) for key in given.keys() & FLOW_OPTIONS}
+        if of_nodes := sorted(given.keys() & NODE_OPTIONS):
+            raise InvalidFlow(f"{of_nodes[0]} is an option of the jobs of a flow; give it to its nodes, in flow.add().")
         _, draft = await self._root(builder, {**builder.options, **own})
         check_repeated(draft, session)
         # A schedule keeps the jobs of missed firings in its document until they are made.
@@ -163,6 +171,8 @@ class FlowStarts:
         for place, one in enumerate(over.items or ()):
             data = {**node.data, over.item: one} if over.item is not None else {**node.data, **one}
             later = frozenset(str(fill.at[0]) for fill in node.fills)
+            if over.key is not None and over.key not in data:
+                raise InvalidFlow(f"item {place:,} has no {over.key!r}, which is the key of the map.")
             try:
                 draft = await self._drafts.of_node(node.job, data, dict(node.options), later)
             except ConfigurationError as error:
@@ -207,11 +217,12 @@ def _unknown_option(option: str) -> str:
     return f"A node has no option {option!r}.{suggestion(option, sorted(NODE_OPTIONS))}"
 
 
-def _step(place: int, step: Step) -> tuple[Named, Mapping[str, Any] | None, Fields]:
+def step_of(step: Step, what: str) -> tuple[Named, Mapping[str, Any] | None, Fields]:
+    """A job, its data and its options, from a step of a chain or a callback of a batch."""
     if isinstance(step, str) or callable(step):
         return step, None, {}
     if isinstance(step, tuple | list) and 1 <= len(step) <= 3:
         job, data, options = (*step, *(None, None))[:3]
         if (data is None or isinstance(data, Mapping)) and (options is None or isinstance(options, Mapping)):
             return job, data, dict(options or {})
-    raise InvalidFlow(f"Step {place} of a chain is a job, or (job, data), or (job, data, options), not {step!r:.100}.")
+    raise InvalidFlow(f"{what} is a job, or (job, data), or (job, data, options), not {step!r:.100}.")

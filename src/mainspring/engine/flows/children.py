@@ -25,6 +25,7 @@ from mainspring.model.flows.waits import MOST_WAITS, Predecessors, Waits, read_w
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.guarantee import AT_MOST_ONCE
 from mainspring.model.jobs.job import COMPLETED, Job
+from mainspring.model.limits.limits import SequenceGate
 from mainspring.store import Store
 from mainspring.store.codec import document_id
 from mainspring.store.connection import Document
@@ -80,12 +81,22 @@ class Children:
         family = self._family(portion.wait, portion.digests is not None, portion.single)
         self._claimed.made_children()
         drafts = await self._draft(portion.job, portion.items, _checked(portion.options))
+        self._refuse_own_sequence(drafts)
         digests: Sequence[bytes | None] = portion.digests or [None] * len(drafts)
         chosen = [family.child_id(portion.start + place, digest) for place, digest in enumerate(digests)]
         made = await self.store_between(lambda: self._store.spawning.store(family, drafts, chosen, portion.start))
         if made:
             self._made(made)
         return bool(made)
+
+    def _refuse_own_sequence(self, drafts: Sequence[Draft]) -> None:
+        """Refuse to wait for a child that could only run after this job: a job that waits keeps its place."""
+        own = next((gate.rule.sequence for gate in self._claimed.gates if isinstance(gate.rule, SequenceGate)), None)
+        if own is not None and any(draft.seq == own for draft in drafts):
+            raise StepError(
+                f"The child belongs to the sequence {own!r}, as this job does, and would wait for the end of this job, "
+                "which waits for the child. Let a job outside of the sequence wait for both, or do the work in a step."
+            )
 
     async def store_between(
         self, store: Callable[[], Awaitable[list[Document]]], made_ids: Sequence[str] | None = None

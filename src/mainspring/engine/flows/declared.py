@@ -14,7 +14,7 @@ from mainspring.engine.flows.verbs import Asked
 from mainspring.engine.handler import Handler
 from mainspring.engine.run.context import JobContext, agent_of
 from mainspring.engine.run.context_backend import ContextBackend
-from mainspring.errors import FlowFailed, InvalidJob, Suspension
+from mainspring.errors import ConfigurationError, FlowFailed, StepError, Suspension
 from mainspring.model.fields import Fields
 from mainspring.model.flows.graph import Graph
 from mainspring.model.flows.verdict import batch_verdict, flow_verdict
@@ -25,8 +25,9 @@ from mainspring.store.flows.batches import ITEMS, SEALED
 
 NODES = "nodes"
 """The name of the wait of a flow for its nodes."""
-# Errors of a root are those of the database: its nodes have retries of their own.
-_RETRY = Retry(attempts=1_000, delay=1.0, max_delay=60.0)
+# Errors of a root are those of the database: its nodes have retries of their own. Jobs that cannot be made are refused
+# in the same way in each attempt, unless this worker lacks a key or a handler that another one has.
+_RETRY = Retry(attempts=1_000, delay=1.0, max_delay=60.0, rules={ConfigurationError: Retry(attempts=5, delay=1.0)})
 
 
 def builtin_handlers() -> dict[str, Handler]:
@@ -76,14 +77,14 @@ def _items(spec: Mapping[str, Any]) -> Iterator[Fields]:
     """The data of the jobs of a map node."""
     items, common, argument = spec.get("items"), spec.get("data") or {}, spec.get("item")
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
-        raise InvalidJob(f"A map goes over a list of items, not {type(items).__name__}.")
+        raise StepError(f"A map goes over a list of items, not {type(items).__name__}.")
     for place, item in enumerate(items):
         if argument is not None:
             yield {**common, argument: item}
         elif isinstance(item, Mapping):
             yield {**common, **item}
         else:
-            raise InvalidJob(
+            raise StepError(
                 f"Item {place:,} of the map is {type(item).__name__}, and an item is the data of its job; name the "
                 "argument that gets it, as in flow.map(…, item='shard')."
             )

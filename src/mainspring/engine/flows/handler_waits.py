@@ -21,7 +21,8 @@ from mainspring.engine.run.steps import Steps
 from mainspring.errors import ChildrenFailed, ConfigurationError, StepError, Suspension
 from mainspring.model.fields import Fields
 from mainspring.model.flows.ids import KEY_SIZE, key_digest
-from mainspring.model.flows.waits import tolerated
+from mainspring.model.flows.references import copied
+from mainspring.model.flows.waits import tolerated, wrong_tolerance
 from mainspring.model.jobs.job import COMPLETED, Job
 from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.store.bounded_values import size_of_steps
@@ -67,10 +68,8 @@ class ChildrenWait(Wait[T]):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(waits)
-        if isinstance(tolerate, bool) or not isinstance(tolerate, int | float) or tolerate < 0:
-            raise ConfigurationError(f"tolerate is a number of children, or a fraction such as 0.01, not {tolerate!r}.")
-        if isinstance(tolerate, float) and tolerate >= 1:
-            raise ConfigurationError(f"As a fraction, tolerate is below 1; {tolerate!r} is not. Give a whole number.")
+        if wrong := wrong_tolerance(tolerate, "children"):
+            raise ConfigurationError(wrong)
         self.name, self.job, self.items, self.single = name, job, items, single
         self.key, self.tolerate, self.fail_fast = key, tolerate, fail_fast
         self.options = dict(options or {})
@@ -154,7 +153,7 @@ class HandlerWaits:
 
     def call(self, name: str, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Wait[Any]:
         """One child, and its result."""
-        return ChildrenWait(self, name, job, [data or {}], single=True, options=options)
+        return ChildrenWait(self, name, job, [copied(data or {})], single=True, options=options)
 
     def map(
         self,
@@ -319,7 +318,7 @@ class HandlerWaits:
     def resolve_blocking(self, waits: Iterable[Wait[Any]], call: Call) -> list[Any]:
         """The same for a sync handler, whose thread iterates over the items; `call` waits for the event loop."""
         prepared: list[_Prepared | SignalWait] = []
-        for wait in _distinct(waits):
+        for wait in _distinct(waits, "ctx.waits"):
             if isinstance(wait, SignalWait):
                 prepared.append(wait)
                 continue
@@ -410,9 +409,11 @@ def _blocking(result: Any, call: Call) -> Any:
 
 
 def _blocking_reader(failed: ChildrenFailed, call: Call) -> Callable[[], Iterator[Job]]:
-    jobs = failed.completed()
+    completed = failed._completed
+    assert completed is not None
 
     def read() -> Iterator[Job]:
+        jobs = completed()
         while (job := call(_next(jobs))) is not None:
             yield job
 
@@ -423,14 +424,15 @@ async def _next(source: AsyncIterator[T]) -> T | None:
     return await anext(source, None)
 
 
-def _distinct(waits: Iterable[Wait[Any]]) -> list[ChildrenWait[Any] | SignalWait]:
+def _distinct(waits: Iterable[Wait[Any]], maker: str = "ctx") -> list[ChildrenWait[Any] | SignalWait]:
     chosen = []
     for wait in waits:
         if not isinstance(wait, ChildrenWait | SignalWait):
             if inspect.iscoroutine(wait):
                 wait.close()
             raise StepError(
-                f"ctx.gather() takes waits, such as ctx.call(…), ctx.map(…) and ctx.wait_for(…), not {wait!r}."
+                f"ctx.gather() takes waits, such as {maker}.call(…), {maker}.map(…) and {maker}.wait_for(…), "
+                f"not {wait!r:.200}."
             )
         chosen.append(wait)
     return chosen

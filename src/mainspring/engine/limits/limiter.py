@@ -145,15 +145,18 @@ class Limiter:
         """Ask which job is first in each sequence, and store the sequence in jobs that lack it."""
         turns: set[SequenceGate] = set()
         unknown: dict[str, list[DocumentId]] = defaultdict(list)
+        joined: set[str] = set()
         for job in candidates:
             for gate in gates[job.id]:
                 if isinstance(gate.rule, SequenceGate):
                     turns.add(gate.rule)
                     if job.sequence is None:
                         unknown[gate.rule.sequence].append(job.id)
+                        joined.add(gate.name)
         if unknown:
             await self._store.gates.join_sequences(unknown)
-            self._wake()
+            for name in joined:  # they go onto the wait lists now, where they may be the first
+                self.wait_lists.poll_line(name)
         self._first = await self._store.gates.first_of(turns) if turns else {}
 
     async def out_of_turn(self, claimed: Sequence[StoredJob]) -> set[DocumentId]:

@@ -61,10 +61,8 @@ class Fill:
 
 
 def take_out(data: Any) -> tuple[Any, list[tuple[Path, Reference]]]:
-    """The data with None in place of each reference, and the references with their places. Data without references is
-    returned as it is."""
-    found = list(_walk(data, ()))
-    return (_without(data, 0) if found else data), found
+    """A copy of the data with None in place of each reference, and the references with their places."""
+    return _without(data, 0), list(_walk(data, ()))
 
 
 def _walk(value: Any, at: Path) -> Iterator[tuple[Path, Reference]]:
@@ -97,7 +95,7 @@ def fill_in(
 ) -> dict[str, Any]:
     """The data with the values that it refers to. `result_of` has the result of a node, and the state that the node
     ended in. Raises MissingResult, which names the node and the path."""
-    filled = _copied(data)
+    filled = copied(data)
     for fill in fills:
         result, state = result_of(fill.node)
         _put(filled, fill.at, value_at(result, fill.path, fill.node, state))
@@ -145,11 +143,13 @@ def _kind(value: Any) -> str:
     return f"a list of {len(value):,}" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
 
 
-def _copied(value: Any) -> Any:
-    """A copy of plain data, so that the stored document does not change with it."""
+def copied(value: Any, depth: int = 0) -> Any:
+    """A copy of plain data, which does not change with the given one."""
+    if depth > _DEEPEST:
+        return value
     if isinstance(value, Mapping):
-        return {key: _copied(one) for key, one in value.items()}
-    return [_copied(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: copied(one, depth + 1) for key, one in value.items()}
+    return [copied(one, depth + 1) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _put(data: Any, at: Path, value: Any) -> None:

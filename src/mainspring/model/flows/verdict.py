@@ -34,6 +34,10 @@ def flow_verdict(ends: Sequence[NodeEnd]) -> str | None:
     followers = sum(1 for end in ends if end.because is not None and not end.skipped and end.state != COMPLETED)
     if not bad and not followers:
         return None
+    if not bad:  # a job that a node has added, or a node that has run again since
+        cause = next(end.because for end in ends if end.because is not None and not end.skipped)
+        nodes = "node was" if followers == 1 else "nodes were"
+        return f"{followers:,} {nodes} cancelled because the job {cause} had ended badly."
     told = "; ".join(_told(end) for end in bad[:_SHOWN])
     more = f"; and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
     noun = "node" if len(bad) == 1 else "nodes"

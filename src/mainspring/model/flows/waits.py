@@ -28,6 +28,15 @@ def tolerated(tolerate: float, total: int) -> int:
     return int(Decimal(repr(tolerate)) * total)
 
 
+def wrong_tolerance(tolerate: object, of: str) -> str | None:
+    """Why this is no number of jobs that may end badly; None where it is one."""
+    if isinstance(tolerate, bool) or not isinstance(tolerate, int | float) or not tolerate >= 0:
+        return f"tolerate is a number of {of}, or a fraction such as 0.01, not {tolerate!r}."
+    if isinstance(tolerate, float) and tolerate >= 1:
+        return f"As a fraction, tolerate is below 1; {tolerate!r} is not. Give a whole number."
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Predecessors:
     """One wait for jobs. The jobs name its id in `before`; `total` is how many there were when it was sealed."""

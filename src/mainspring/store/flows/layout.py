@@ -82,7 +82,8 @@ class Layouts:
         return fresh
 
     def _document(self, flow: str, parent: str, node: LaidOut) -> tuple[Draft, Document]:
-        draft = replace(node.draft, gates=()) if node.after else node.draft
+        # A node that waits joins its sequence when it is claimed: before that, it would hold up the nodes before it.
+        draft = replace(node.draft, gates=(), seq=None) if node.after else node.draft
         document = self._inserts.document(draft)
         document |= {"_id": node.id, "parent_id": parent, "flow": flow, "node": node.node, "before": node.before}
         if node.label is not None:

@@ -17,8 +17,9 @@ from urllib.parse import quote
 from pymongo.errors import DuplicateKeyError
 
 from mainspring.clock import truncate
-from mainspring.errors import JobStateError
+from mainspring.errors import InvalidJob, JobStateError
 from mainspring.model.jobs.job import BLOCKED, FINISHED
+from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
 from mainspring.store.flows.checks import start_stages
@@ -50,11 +51,16 @@ class Signals:
         self._pruned: Any = None
 
     async def send(self, job_id: DocumentId, name: str, signal_id: str, payload: Any) -> bool:
-        """Store a signal and start the job if it waits for it; returns whether it was new. Raises JobNotFound, and
-        JobStateError where the job has ended."""
+        """Store a signal and start the job if it waits for it; returns whether it was new. Raises JobNotFound,
+        JobStateError where the job has ended, and InvalidJob where it is one of Mainspring's own."""
         job = await self._jobs.get(job_id)
         if job.get("state") in FINISHED:
             raise JobStateError(str(job_id), job["state"], "signal()", "live")
+        if job.get("name") in FLOW_NAMES:
+            raise InvalidJob(
+                f"Job {job_id} has no handler of yours that could take a signal: it stands for a flow. Send the signal "
+                f"to the job whose handler waits; the id of a node is {job_id}.NODE."
+            )
         sealed = payload if not job.get("sealed") else self._sealed(job, name, payload)
         document: Document = {
             "_id": "/".join(quote(one, safe="") for one in (str(job_id), name, signal_id)),

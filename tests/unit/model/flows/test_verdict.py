@@ -21,6 +21,13 @@ def test_a_flow_that_failed_names_the_first_causes_and_counts_the_rest() -> None
     )
 
 
+def test_a_flow_in_which_no_node_failed_names_the_job_because_of_which_nodes_were_cancelled() -> None:
+    cancelled = NodeEnd("b", "cancelled", "Cancelled: x", because="id-of-added")
+    assert flow_verdict([NodeEnd("a", "completed"), cancelled]) == (
+        "1 node was cancelled because the job id-of-added had ended badly."
+    )
+
+
 def test_a_long_list_of_nodes_is_cut() -> None:
     told = flow_verdict([NodeEnd(f"n{number}", "failed") for number in range(12)])
     assert (
