@@ -15,7 +15,17 @@ from pymongo.errors import OperationFailure
 from harness.apps import guaranteed
 from harness.servers import Servers
 from harness.waiting import eventually
-from mainspring import ClaimLost, ConfigurationError, InvalidJob, Job, JobContext, Retry, Scheduler, sync
+from mainspring import (
+    ClaimLost,
+    ConfigurationError,
+    InvalidJob,
+    Job,
+    JobContext,
+    MainspringError,
+    Retry,
+    Scheduler,
+    sync,
+)
 
 Make = Callable[..., Scheduler]
 
@@ -162,6 +172,20 @@ async def test_a_handler_goes_on_after_the_commit_for_longer_than_a_lease(
     done = await ended(scheduler, "x", {"file": str(file), "seconds": 2 * lease})
     assert (done.state, done.token) == ("completed", 1)
     assert await eventually(lambda: file.exists() and file.read_text()) == "done"
+
+
+async def test_a_transaction_inside_of_the_jobs_transaction_is_refused(scheduler: Scheduler, ready: Any) -> None:
+    @scheduler.job("x", retry=1)
+    async def x(ctx: JobContext) -> None:
+        async with ctx.transaction() as tx:
+            await tx.db.effects.insert_one({"_id": 1}, session=tx.session)
+            with pytest.raises(MainspringError, match="A transaction of this job is open"):
+                async with ctx.transaction():
+                    pass
+
+    await scheduler.start()
+    done = await ended(scheduler, "x")
+    assert (done.state, await effects(ready)) == ("completed", [{"_id": 1}])
 
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])

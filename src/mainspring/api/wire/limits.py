@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from mainspring.api.wire.base import In, Instant, Out, Span, jsonable, span_text
 from mainspring.api.wire.job_requests import Text
@@ -52,8 +52,7 @@ class PauseIn(TargetIn):
     reason: Reason = ""
 
 
-_MOST = 1_000_000
-Many = Annotated[int, Field(ge=1, le=_MOST)]
+Many = Annotated[int, Field(ge=1, le=1_000_000)]
 RateText = Annotated[str, Field(min_length=1, max_length=100, examples=["100/minute"])]
 
 
@@ -84,14 +83,6 @@ class LimitIn(In):
     )
     rate: Annotated[RateIn | RateText, Field(description="Text such as 100/minute, or this with a key.")] | None = None
     reason: Reason = ""
-
-    @field_validator("concurrency", mode="before")
-    @classmethod
-    def _in_bounds(cls, value: object) -> object:
-        """Refuse a number before it is compared with the other form, whose fault would be told first."""
-        if isinstance(value, int) and not 1 <= value <= _MOST:
-            raise ValueError(f"must be a whole number from 1 to {_MOST:,}, not {value:,}")
-        return value
 
     @model_validator(mode="after")
     def _some(self) -> Self:

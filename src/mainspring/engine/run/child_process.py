@@ -31,7 +31,7 @@ from mainspring.engine.handlers import Named
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.engine.run.error_details import describe, told
 from mainspring.engine.run.stacks import HandlerPlace
-from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, ONE_TRANSACTION, Steps
+from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, Steps
 from mainspring.engine.run.sync_bridge import Portal
 from mainspring.engine.run.threads import Threads
 from mainspring.errors import InvalidJob, MainspringError
@@ -233,7 +233,6 @@ class PipeAgent:
         self._requests = itertools.count()
         self._asking = asyncio.Lock()
         self._opened: Store | None = None
-        self._committed = False
         # Without a key. Values that this process stores in its handler's transaction may need one: see `_get_keys`.
         self._cipher = Cipher(Keyring())
         self._log: deque[str] = deque(maxlen=MAX_LOG_LINES)
@@ -302,9 +301,7 @@ class PipeAgent:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Transaction]:
-        if self._committed:
-            raise MainspringError(ONE_TRANSACTION)
-        self.steps.refuse_suspended()
+        self.steps.refuse_second_transaction()
         store = await self._store()
         if self._job.seals:
             await self._get_keys()
@@ -315,7 +312,6 @@ class PipeAgent:
             async with store.transactions.completing(self._finish) as transaction:
                 yield transaction
             completed = transaction.completion
-            self._committed = True
         finally:
             self.steps.closed = None if completed is None else COMPLETED
             self.send("thaw", completed)

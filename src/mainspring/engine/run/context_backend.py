@@ -17,8 +17,8 @@ from mainspring.engine.flows.layout import DraftNode, Layout
 from mainspring.engine.handlers import Named
 from mainspring.engine.privacy import sealed_result
 from mainspring.engine.run.claimed_jobs import ClaimedJob
-from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, ONE_TRANSACTION, Steps
-from mainspring.errors import ClaimLost, MainspringError, Unavailable
+from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, Steps
+from mainspring.errors import ClaimLost, Unavailable
 from mainspring.model.fields import Fields
 from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.draft import Draft
@@ -185,10 +185,8 @@ class ContextBackend:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Transaction]:
-        if self.committed is not None:
-            raise MainspringError(ONE_TRANSACTION)
         steps = self.steps
-        steps.refuse_suspended()
+        steps.refuse_second_transaction()
         self.used_transaction = True
         steps.closed = IN_TRANSACTION
         completed: Completed | None = None

@@ -15,7 +15,7 @@ from copy import deepcopy
 from typing import Any
 
 from mainspring.config.settings import Settings, check_name
-from mainspring.errors import ConfigurationError, StepError, Suspension
+from mainspring.errors import ConfigurationError, MainspringError, StepError, Suspension
 from mainspring.store.bounded_values import encode_step, size_of_steps
 from mainspring.store.codec import MAX_STEPS
 from mainspring.store.connection import Document
@@ -29,7 +29,8 @@ IN_TRANSACTION = (
     "and use its result inside."
 )
 COMPLETED = "The job has completed in its transaction; a step after that would never be needed."
-ONE_TRANSACTION = "This job has completed in an earlier transaction; a job has one only."
+_COMPLETED_BEFORE = "This job has completed in an earlier transaction; a job has one only."
+_OPEN = "A transaction of this job is open: use it for all that belongs together, or leave its block first."
 
 Keep = Callable[[str, Any], Awaitable[Document]]
 """Stores the result of a step durably and returns its entry; raises ClaimLost if the claim is lost."""
@@ -54,6 +55,12 @@ class Steps:
         """Raise the Suspension of this run again, if its handler has caught it."""
         if self.suspended:
             raise Suspension
+
+    def refuse_second_transaction(self) -> None:
+        """Raise an error if the job's transaction is open, or has completed the job."""
+        self.refuse_suspended()
+        if self.closed is not None:
+            raise MainspringError(_OPEN if self.closed is IN_TRANSACTION else _COMPLETED_BEFORE)
 
     def begin_again(self) -> None:
         """Allow the names of the steps again, since the handler is run again within the same attempt."""
