@@ -18,7 +18,11 @@ export type Form = {
   cron: string;
   every: string;
   after: string;
+  /** The instant that the grid of an interval is counted from. No field shows it; a stored one is kept. */
+  anchor: string;
   rrule: string;
+  /** The DTSTART of an RRULE beside its text. No field shows it; a stored one is kept. */
+  dtstart: string;
   at: string;
   timezone: string;
   calendars: string;
@@ -47,7 +51,9 @@ export const BLANK: Form = {
   cron: "0 9 * * MON-FRI",
   every: "5m",
   after: "start",
+  anchor: "",
   rrule: "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0",
+  dtstart: "",
   at: "",
   timezone: "",
   calendars: "",
@@ -164,12 +170,14 @@ function ruleOf(form: Form, words: (text: string) => string[], faults: Faults): 
   switch (form.kind) {
     case "cron":
       return { repeat: pruned({ cron: form.cron.trim(), timezone: zone, ...except }) };
-    case "rrule":
-      return { repeat: pruned({ rrule: form.rrule.trim(), timezone: zone, ...except }) };
-    case "every":
-      return {
-        repeat: pruned({ every: form.every.trim(), after: form.after === "end" ? "end" : undefined, ...except }),
-      };
+    case "rrule": {
+      const start = /DTSTART/i.test(form.rrule) ? undefined : form.dtstart || undefined;
+      return { repeat: pruned({ rrule: form.rrule.trim(), timezone: zone, start, ...except }) };
+    }
+    case "every": {
+      const counted = form.after === "end" ? { after: "end" } : { anchor: form.anchor || undefined };
+      return { repeat: pruned({ every: form.every.trim(), ...counted, ...except }) };
+    }
     default: {
       const instants = words(form.at);
       if (!instants.length) faults.at = "Give at least one instant, such as 2030-01-01T09:00:00Z.";
@@ -232,8 +240,10 @@ function ruleForm(rule: Record<string, unknown>): Partial<Form> {
   const plain = rule.gap === undefined || (rule.gap === "after" && rule.fold === "first");
   if (rule.kind === "cron" && plain && rule.seed === undefined)
     return { kind: "cron", cron: text(rule.expression), timezone: text(rule.timezone) };
-  if (rule.kind === "every") return { kind: "every", every: text(rule.period), after: text(rule.after) || "start" };
-  if (rule.kind === "rrule" && plain) return { kind: "rrule", rrule: text(rule.rule), timezone: text(rule.timezone) };
+  if (rule.kind === "every")
+    return { kind: "every", every: text(rule.period), after: text(rule.after) || "start", anchor: text(rule.anchor) };
+  if (rule.kind === "rrule" && plain)
+    return { kind: "rrule", rrule: text(rule.rule), timezone: text(rule.timezone), dtstart: text(rule.start) };
   if (rule.kind === "at" && Array.isArray(rule.instants)) return { kind: "at", at: rule.instants.join("\n") };
   return { kind: "kept" };
 }
