@@ -284,6 +284,8 @@ async def test_an_edit_changes_what_was_changed_and_keeps_what_is_hidden(board: 
     page = await board.open("/schedules/daily-report/edit")
     await expect(page.get_by_role("button", name="Save the changes")).to_be_disabled()
     await expect(page.get_by_label("Data (JSON)")).to_have_value(re.compile("redacted"))
+    for policy in ("While a run is going", "Missed firings"):  # a change cannot take a policy away
+        assert all("Usual" not in one for one in await page.get_by_label(policy).locator("option").all_inner_texts())
     data = json.loads(await page.get_by_label("Data (JSON)").input_value())
     await page.get_by_label("Data (JSON)").fill(json.dumps({**data, "to": "all"}))
     await page.get_by_label("Cron expression").fill("15 10 * * MON-FRI")

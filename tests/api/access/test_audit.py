@@ -61,6 +61,8 @@ async def test_a_log_that_was_written_anew_does_not_pass_through_what_is_known(l
     reply = await log.get(f"/api/audit/verify?knownN=7&knownHash={'0' * 64}")
     assert (reply.data["ok"], reply.data["broken"]) == (False, 7)
     assert (await log.get("/api/audit/verify?knownN=7")).status == 422
+    none = await log.get("/api/audit/verify?first=5&last=3")
+    assert (none.status, none.body["detail"]) == (422, "last, 3, is before first, 5; there are no rows between them.")
 
 
 async def test_the_log_is_for_admins_who_reach_everything(log: Api) -> None:

@@ -66,6 +66,7 @@ async def test_the_next_firings_are_shown_in_the_zone_of_the_schedule(command: R
     assert first.startswith("2030-03-31T03:00:00+02:00  2030-03-31T01:00:00.000Z  ") and "02:30" in first
     assert second.split() == ["2030-04-01T02:30:00+02:00", "2030-04-01T00:30:00.000Z", "-"]
     assert (await command("schedules", "add", "report", *rule)).code == 0
+    assert (await command("schedules", "add", "report", *rule, "--id", "")).code == 2  # an empty variable of a shell
     stored = (await command("schedules", "preview", "report", "--json", "-n", "2")).json
     assert [one["local"] for one in stored] == ["2030-03-31T03:00:00+02:00", "2030-04-01T02:30:00+02:00"]
 

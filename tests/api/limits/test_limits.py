@@ -21,7 +21,8 @@ async def test_a_queue_is_paused_and_resumed(api: Api) -> None:
     (queue,) = (await api.get("/api/queues")).data
     assert (queue["name"], queue["ready"], queue["paused"]["reason"]) == ("mail", 1, "no server")
     assert (await api.post("/api/pauses/resume", {"queue": "mail"})).data == made.data
-    assert (await api.post("/api/pauses/resume", {"queue": "mail"})).status == 404
+    gone = await api.post("/api/pauses/resume", {"queue": "mail"})
+    assert (gone.status, gone.body["detail"]) == (404, "There is no pause of the queue 'mail'.")
     assert (await api.get("/api/pauses")).data == []
     assert await actions(api) == [("pause.create", "queue:mail"), ("pause.resume", "queue:mail")]
 

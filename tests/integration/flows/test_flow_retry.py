@@ -81,6 +81,25 @@ async def test_a_retried_map_runs_only_its_failed_jobs_again(scheduler: Schedule
     assert len(ran) == 6 and ran[-1] == "after"
 
 
+async def test_a_flow_fails_by_a_job_that_its_last_node_has_added_and_its_retry_runs_that_job(
+    scheduler: Scheduler, ran: list[Any]
+) -> None:
+    @scheduler.job("find-more")
+    async def find_more(ctx: JobContext) -> None:
+        await ctx.grow("flaky", {"n": 1})
+
+    flow = scheduler.flow("grown")
+    flow.add("find-more", name="last")
+    async with scheduler:
+        run = await flow.start()
+        failed = await run.wait(SOON)
+        assert failed.state == "failed" and failed.node("last").state == "completed"
+        assert failed.error is not None and "1 job that its nodes have added ended badly. The first is " in failed.error
+        assert failed.error.endswith("ValueError: only once")
+        ended = await (await failed.retry()).wait(SOON)
+    assert (ended.state, ran) == ("completed", [("flaky", 1), ("flaky", 1)]), ended.error
+
+
 @pytest.mark.slow
 async def test_a_retried_batch_calls_back_again(scheduler: Scheduler, ran: list[Any]) -> None:
     async with scheduler:

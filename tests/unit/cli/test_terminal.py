@@ -81,6 +81,8 @@ def test_an_instant_is_given_with_its_zone_or_as_a_time_ago() -> None:
     for wrong in ("2030-01-01", "yesterday", "5x", ""):
         with pytest.raises(ConfigurationError, match="--since"):
             times.past_instant(wrong, "--since")
+    with pytest.raises(ConfigurationError, match="or a time ago such as 1h, not 'yesterday'"):
+        times.past_instant("yesterday", "--since")
 
 
 def test_the_time_that_is_left_is_estimated() -> None:

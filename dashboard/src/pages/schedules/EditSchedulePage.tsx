@@ -124,7 +124,7 @@ function Editor({ stored }: { stored: Schedule | null }) {
             <RuleFields form={form} set={set} faults={faults} stored={stored} />
           </Panel>
           <Panel title="How it behaves">
-            <PolicyFields form={form} set={set} faults={faults} />
+            <PolicyFields form={form} set={set} faults={faults} stored={stored !== null} />
           </Panel>
           {save.error && (
             <p className="field-error" role="alert">
@@ -426,8 +426,10 @@ function RuleFields({ form, set, faults, stored }: Fields & { stored: Schedule |
   );
 }
 
-function PolicyFields({ form, set, faults }: Fields) {
+function PolicyFields({ form, set, faults, stored }: Fields & { stored: boolean }) {
   const text = textOf(form, set, faults);
+  // A stored schedule has its policies: leaving one out of a change would keep it.
+  const usual = (label: string): [string, string][] => (stored ? [] : [["", label]]);
   return (
     <div className="stack">
       <div className="schedules-pair">
@@ -435,13 +437,13 @@ function PolicyFields({ form, set, faults }: Fields) {
           label="While a run is going"
           value={form.overlap}
           onChange={(event) => set({ overlap: event.target.value })}
-          options={[["", "Usual for this work"], ...OVERLAPS]}
+          options={[...usual("Usual for this work"), ...OVERLAPS]}
         />
         <Select
           label="Missed firings"
           value={form.misfire}
           onChange={(event) => set({ misfire: event.target.value })}
-          options={[["", "Usual: one run for all"], ...MISFIRES]}
+          options={[...usual("Usual: one run for all"), ...MISFIRES]}
         />
       </div>
       <div className="schedules-pair">

@@ -6,6 +6,7 @@ would hold back jobs out of its reach.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Annotated
 
@@ -81,7 +82,7 @@ async def resume_jobs(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
     namespace, target = _paused(caller, body)
     paused = await namespace.resume(target, key=body.key)
     if paused is None:
-        raise Problem(404, "There is no such pause.")
+        raise Problem(404, f"There is no pause of the {_in_words(body)}.")
     await caller.note("pause.resume", _named(body), before=PausedOut.of(paused).model_dump(mode="json"))
     (seen,) = await signed(caller, [paused])
     return Answer(data=PausedOut.of(seen))
@@ -202,6 +203,13 @@ def _paused(caller: Caller, body: TargetIn) -> tuple[Queues | LimitControls, str
 
 def _named(body: TargetIn) -> str:
     return f"queue:{body.queue}" if body.name is None else f"name:{body.name}"
+
+
+def _in_words(body: TargetIn) -> str:
+    target = f"queue {body.queue!r}" if body.name is None else f"name {body.name!r}"
+    if body.key is None:
+        return target
+    return f"{target} with the key {json.dumps(body.key)}"
 
 
 async def _override(caller: Caller, scope: str, target: str) -> LimitOverride | None:

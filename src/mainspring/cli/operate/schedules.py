@@ -96,8 +96,8 @@ def add(
 ) -> None:
     """Store a schedule. Print its id."""
     _check_rule(body)
-    named = schedule_id or name
-    if named is None:
+    named = name if schedule_id is None else schedule_id
+    if not named:
         raise CommandFailed("Give the schedule an id: --id.", TO_BE_CHANGED)
     asked = with_name(body, name) | ({"enabled": False} if paused else {})
     call.document(call.api.put(path("schedules", named), asked)["data"], _show_stored)

@@ -51,18 +51,19 @@ def past_instant(text: str | None, option: str) -> str | None:
         return None
     if text[:1].isdigit() and not text[:4].isdigit():
         return _instant(now() - timedelta(milliseconds=duration_ms(text, option, ConfigurationError)))
-    return instant(text, option)
+    return instant(text, option, ", or a time ago such as 1h")
 
 
-def instant(text: str | None, option: str) -> str | None:
-    """An instant as an option names it, which needs its zone."""
+def instant(text: str | None, option: str, or_else: str = "") -> str | None:
+    """An instant as an option names it, which needs its zone. A refusal names what else there could be."""
     if text is None:
         return None
     try:
         found = _read(text)
     except ValueError:
         raise ConfigurationError(
-            f"{option} must be an instant such as 2030-12-24T18:00:00Z or 2030-12-24T18:00+01:00, not {text!r}."
+            f"{option} must be an instant such as 2030-12-24T18:00:00Z or 2030-12-24T18:00+01:00{or_else}, "
+            f"not {text!r}."
         ) from None
     if found.tzinfo is None:
         whole = found.isoformat(timespec="auto" if found.second or found.microsecond else "minutes")

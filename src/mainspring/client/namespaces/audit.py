@@ -68,4 +68,6 @@ class AuditLog:
 
     async def verify(self, *, first: int = 1, last: int | None = None, known: Link | None = None) -> Verdict:
         """Check that no row of the audit log was edited, removed or added."""
+        if last is not None and last < first:
+            raise ConfigurationError(f"last, {last}, is before first, {first}; there are no rows between them.")
         return await (await self._core.store()).audit.verify(first, last, known=known)

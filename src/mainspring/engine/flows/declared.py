@@ -52,7 +52,7 @@ async def run_flow(ctx: JobContext) -> Fields:
     if settled is None:
         raise Suspension
     ends = await layout.ends(graph)
-    verdict = flow_verdict(ends)
+    verdict = flow_verdict(ends, settled[0].failed, layout.of_added(graph, settled[0].errors))
     if verdict is not None:
         raise FlowFailed(verdict)
     return {"nodes": total, "skipped": sum(end.skipped for end in ends)}

@@ -125,6 +125,11 @@ class Layout:
         found = await self._children._insist(lambda: self._store.layouts.ends(ids))
         return [_end(node.name, found.get(one)) for node, one in zip(graph.nodes, ids, strict=True)]
 
+    def of_added(self, graph: Graph, errors: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Of the errors of jobs, by id, those of jobs that are no nodes: a node has added them."""
+        nodes = {self._id(node.name) for node in graph.nodes}
+        return [one for one in errors if one[0] not in nodes]
+
     # -- batches ---------------------------------------------------------------------------------------------------
 
     async def sealed_batch(self) -> Fields:

@@ -28,12 +28,17 @@ class NodeEnd:
         return self.state != COMPLETED and not self.skipped and self.because is None
 
 
-def flow_verdict(ends: Sequence[NodeEnd]) -> str | None:
-    """The reason why a flow failed; None where it completed. A skipped node is no failure."""
+def flow_verdict(ends: Sequence[NodeEnd], failed: int = 0, added: Sequence[tuple[str, str]] = ()) -> str | None:
+    """The reason why a flow failed; None where it completed. A skipped node is no failure.
+
+    Nodes may have added jobs: `failed` counts the jobs of the flow that did not complete, skipped ones too, and `added`
+    has the first of these that are no nodes, with their errors.
+    """
     bad = [end for end in ends if end.bad]
     followers = sum(1 for end in ends if end.because is not None and not end.skipped and end.state != COMPLETED)
     if not bad and not followers:
-        return None
+        others = failed - sum(end.state != COMPLETED for end in ends)
+        return _told_of_added(others, added) if others > 0 else None
     if not bad:  # a job that a node has added, or a node that has run again since
         cause = next(end.because for end in ends if end.because is not None and not end.skipped)
         nodes = "node was" if followers == 1 else "nodes were"
@@ -50,6 +55,11 @@ def flow_verdict(ends: Sequence[NodeEnd]) -> str | None:
 def _told(end: NodeEnd) -> str:
     error = "" if not end.error else f" ({end.error[:_LONGEST]})"
     return f"{end.node!r} {'was ' if end.state in ('cancelled', 'deleted') else ''}{end.state}{error}"
+
+
+def _told_of_added(count: int, errors: Sequence[tuple[str, str]]) -> str:
+    first = f" The first is {errors[0][0]}: {errors[0][1][:_LONGEST]}" if errors else ""
+    return f"{count:,} {'job' if count == 1 else 'jobs'} that its nodes have added ended badly.{first}"
 
 
 def batch_verdict(summary: Mapping[str, Any], errors: Sequence[tuple[str, str]]) -> str:

@@ -28,6 +28,14 @@ def test_a_flow_in_which_no_node_failed_names_the_job_because_of_which_nodes_wer
     )
 
 
+def test_a_flow_whose_nodes_completed_fails_by_a_job_that_a_node_has_added() -> None:
+    ends = [NodeEnd("a", "completed"), NodeEnd("b", "cancelled", "Skipped: no", skipped=True)]
+    assert flow_verdict(ends, 1) is None  # the skipped one
+    assert flow_verdict(ends, 2, [("id-of-added", "ValueError: no")]) == (
+        "1 job that its nodes have added ended badly. The first is id-of-added: ValueError: no"
+    )
+
+
 def test_a_long_list_of_nodes_is_cut() -> None:
     told = flow_verdict([NodeEnd(f"n{number}", "failed") for number in range(12)])
     assert (
