@@ -5,6 +5,7 @@ import "./Table.css";
 
 export type Column<T> = {
   key: string;
+  /** Empty over the actions of the rows. */
   title: ReactNode;
   cell: (row: T) => ReactNode;
   align?: "right";
@@ -40,7 +41,7 @@ export function Table<T>({ caption, columns, rows, id, empty, current, selected,
                 className={`${column.align ?? ""} ${column.minor ? "minor" : ""}`}
                 style={column.width ? { width: column.width } : undefined}
               >
-                {column.title}
+                {column.title || <span className="visually-hidden">Actions</span>}
               </th>
             ))}
           </tr>
