@@ -47,6 +47,7 @@ ONCE = (
     "A handler with guarantee='at_most_once' may be started once only, so that it cannot wait for children: it would "
     "have to be run again after the wait. Let a job with another guarantee wait, and call this one as its child."
 )
+_OUTSIDE = "Let a job outside of the sequence wait for both, or do the work in a step."
 
 
 class Children:
@@ -63,6 +64,7 @@ class Children:
         """The waits that the handler was suspended for."""
         self._waited = read_waits(claimed.job.document.get("waits"))
         self._past: dict[str, Predecessors] = {}
+        self._above: dict[str, str] | None = None
         root = claimed.job.document.get("flow")
         noted = claimed.job.document.get("spawned") is True
         self._spawner = Spawner(claimed.id, claimed.token, root if isinstance(root, str) else str(claimed.id), noted)
@@ -81,7 +83,7 @@ class Children:
         family = self._family(portion.wait, portion.digests is not None, portion.single)
         self._claimed.made_children()
         drafts = await self._draft(portion.job, portion.items, _checked(portion.options))
-        self._refuse_own_sequence(drafts)
+        await self._refuse_held_sequences(drafts)
         digests: Sequence[bytes | None] = portion.digests or [None] * len(drafts)
         chosen = [family.child_id(portion.start + place, digest) for place, digest in enumerate(digests)]
         made = await self.store_between(lambda: self._store.spawning.store(family, drafts, chosen, portion.start))
@@ -89,13 +91,24 @@ class Children:
             self._made(made)
         return bool(made)
 
-    def _refuse_own_sequence(self, drafts: Sequence[Draft]) -> None:
-        """Refuse to wait for a child that could only run after this job: a job that waits keeps its place."""
+    async def _refuse_held_sequences(self, drafts: Sequence[Draft], *, by_this: bool = True) -> None:
+        """Refuse jobs to wait for that could only run after a job that waits: a job that waits keeps its place in its
+        sequence. `by_this` says that this job waits for them too, not only those above it."""
+        asked = {draft.seq for draft in drafts if draft.seq is not None}
+        if not asked:
+            return
         own = next((gate.rule.sequence for gate in self._claimed.gates if isinstance(gate.rule, SequenceGate)), None)
-        if own is not None and any(draft.seq == own for draft in drafts):
+        if by_this and own in asked:
             raise StepError(
                 f"The child belongs to the sequence {own!r}, as this job does, and would wait for the end of this job, "
-                "which waits for the child. Let a job outside of the sequence wait for both, or do the work in a step."
+                f"which waits for the child. {_OUTSIDE}"
+            )
+        if self._above is None:
+            self._above = await self._insist(lambda: self._store.spawning.sequences_above(self._claimed.job.document))
+        for sequence in asked & self._above.keys():
+            raise StepError(
+                f"The child belongs to the sequence {sequence!r}, as job {self._above[sequence]} does, and would wait "
+                f"for the end of that job, which waits for this one. {_OUTSIDE}"
             )
 
     async def store_between(
@@ -125,6 +138,7 @@ class Children:
         family = replace(self._family("grown"), node=str(self._claimed.job.document.get("node")), holds=tuple(held))
         place, self._grown = self._grown, self._grown + 1
         (draft,) = await self._draft(name, [data], _checked(options))
+        await self._refuse_held_sequences([draft], by_this=False)
         child_id = family.child_id(place)
         self._claimed.made_children()
         made = await self.store_between(lambda: self._store.spawning.store(family, [draft], [child_id], place))

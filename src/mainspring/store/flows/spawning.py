@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from mainspring.errors import NotRepeatable
 from mainspring.model.flows.family import Family
 from mainspring.model.jobs.draft import Draft
-from mainspring.store.codec import DocumentId
+from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.insert import Inserts
 from mainspring.store.privacy.cipher import Cipher, KeyMissing, Undecryptable, read_back
@@ -93,6 +93,17 @@ class Spawning:
         found = await self._connection.jobs.find_one({"_id": beyond}, {"_id": 1}, sort=[("_id", 1)], hint=BY_ID)
         if found is not None:
             raise NotRepeatable(_differs(family, total, "there was one at first, and now there are no more items"))
+
+    async def sequences_above(self, job: Document) -> dict[str, str]:
+        """The sequences of the jobs that wait for this one, directly or through others, each with its job."""
+        found: dict[str, str] = {}
+        above: Document | None = job
+        while above is not None and above.get("before") and isinstance(above.get("parent_id"), str):
+            fields = {"seq": 1, "parent_id": 1, "before": 1}
+            above = await self._connection.jobs.find_one({"_id": document_id(above["parent_id"])}, fields, hint=BY_ID)
+            if above is not None and isinstance(above.get("seq"), str):
+                found[above["seq"]] = str(above["_id"])
+        return found
 
     async def count(self, family: Family, most: int) -> int:
         """How many children of a map exist, counted up to `most`, in the index of ids alone."""
