@@ -52,6 +52,7 @@ class Node:
         tablescans: bool = False,
         arguments: Sequence[str] = (),
         host: str = "127.0.0.1",
+        certificate: Path | None = None,
     ) -> None:
         self.port = free_port()
         self.address = f"{host}:{self.port}"
@@ -59,7 +60,8 @@ class Node:
         self._folder = folder
         self._replica_set = replica_set
         self._tablescans = tablescans
-        self._arguments = arguments
+        self._arguments = [*arguments, *(_requires_tls(certificate) if certificate else ())]
+        self._tls: dict[str, Any] = {"tls": True, "tlsCAFile": str(certificate)} if certificate else {}
         self.process: subprocess.Popen[bytes] | None = None
         (folder / "data").mkdir(parents=True, exist_ok=True)
 
@@ -109,11 +111,14 @@ class Node:
         reaper.forget(self.process.pid)
 
     def client(self, **options: Any) -> MongoClient[dict[str, Any]]:
-        return MongoClient(self.address, directConnection=True, serverSelectionTimeoutMS=120_000, **options)
+        return MongoClient(
+            self.address, directConnection=True, serverSelectionTimeoutMS=120_000, **self._tls, **options
+        )
 
 
 class Servers:
-    """A standalone server (`nodes=0`) or a replica set of one or more nodes."""
+    """A standalone server (`nodes=0`) or a replica set of one or more nodes. With a `certificate`, a file that has its
+    key too, they talk only TLS."""
 
     def __init__(
         self,
@@ -123,13 +128,19 @@ class Servers:
         tablescans: bool = False,
         arguments: Sequence[str] = (),
         host: str = "127.0.0.1",
+        certificate: Path | None = None,
     ) -> None:
         self.folder = self._folder = Path(tempfile.mkdtemp(prefix="mainspring-test-", dir=memory()))
         reaper.watch_folder(str(self._folder))
         self.name = name if nodes else None
         self.nodes = [
             Node(
-                self._folder / str(index), replica_set=self.name, tablescans=tablescans, arguments=arguments, host=host
+                self._folder / str(index),
+                replica_set=self.name,
+                tablescans=tablescans,
+                arguments=arguments,
+                host=host,
+                certificate=certificate,
             )
             for index in range(max(1, nodes))
         ]
@@ -219,6 +230,11 @@ class Servers:
                 yield
             finally:
                 client.admin.command({"configureFailPoint": name, "mode": "off"})
+
+
+def _requires_tls(certificate: Path) -> Iterator[str]:
+    yield from ("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(certificate), "--tlsCAFile", str(certificate))
+    yield "--tlsAllowConnectionsWithoutCertificates"
 
 
 def _until_answers(client: MongoClient[dict[str, Any]]) -> None:

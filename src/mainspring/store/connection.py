@@ -59,6 +59,7 @@ from mainspring.store.indexes import Indexes
 from mainspring.store.locks import Locks
 from mainspring.store.schema import SCHEMA
 from mainspring.store.schema import Document as Document
+from mainspring.store.tls import cure_of, files_of
 
 logger = logging.getLogger("mainspring")
 
@@ -174,7 +175,7 @@ class Connection:
             raise _explain(error) from error
         except Unavailable as error:
             await self.close()
-            raise _addressed(error, uri) from error.__cause__
+            raise _told(error, uri) from error.__cause__
         except BaseException:
             await self.close()
             raise
@@ -306,6 +307,9 @@ def _make_client(uri: str, settings: Settings) -> AsyncMongoClient[Document]:
         )
     except (InvalidURI, DriverConfigurationError, ValueError) as error:
         raise ConfigurationError(f"The MongoDB URI cannot be used: {error}") from error
+    except OSError as error:  # a file is not there, or is no certificate
+        text = f"The MongoDB URI names a file that cannot be used ({files_of(uri)}): {error}"
+        raise ConfigurationError(text) from error
 
 
 def _database_name(client: AsyncMongoClient[Document], settings: Settings) -> str:
@@ -326,9 +330,13 @@ def _explain(error: PyMongoError) -> Exception:
     return Unavailable(f"MongoDB cannot be used: {error}")
 
 
-def _addressed(error: Unavailable, uri: str | None) -> Unavailable:
-    """The error with the address that was tried, where the driver does not name it: a server that does not reply."""
-    if uri is None or not uri.startswith("mongodb://"):
+def _told(error: Unavailable, uri: str | None) -> Unavailable:
+    """The error with the address that was tried, where the driver does not name it, such as of a server that does not
+    reply; and with what to do where TLS is the reason."""
+    if uri is None:
         return error
-    hosts = [f"{host}:{port}" if port else str(host) for host, port in parse_uri(uri)["nodelist"]]
-    return error if hosts[0] in str(error) else Unavailable(f"{error} ({', '.join(hosts)})")
+    text, cure = str(error), cure_of(str(error), uri)
+    if uri.startswith("mongodb://"):
+        hosts = [f"{host}:{port}" if port else str(host) for host, port in parse_uri(uri)["nodelist"]]
+        text = text if hosts[0] in text else f"{text} ({', '.join(hosts)})"
+    return Unavailable(text if cure is None else f"{text.rstrip(' .:')}. {cure}")

@@ -10,7 +10,6 @@ import pytest
 from mainspring.store import schema
 from mainspring.store.doctor.server import (
     array_fields,
-    asks_for_tls,
     data_members,
     is_full,
     is_loopback,
@@ -37,21 +36,6 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 )
 def test_hosts_on_this_machine_are_told_from_others(host: str, here: bool) -> None:
     assert is_loopback(host) is here
-
-
-@pytest.mark.parametrize(
-    ("uri", "encrypted"),
-    [
-        ("mongodb://db.example.com/app", False),
-        ("mongodb://db.example.com/app?tls=true", True),
-        ("mongodb://db.example.com/app?ssl=true", True),
-        ("mongodb+srv://db.example.com/app", True),
-        ("mongodb+srv://db.example.com/app?tls=FALSE", False),
-        (None, None),
-    ],
-)
-def test_a_uri_says_whether_the_connection_is_encrypted(uri: str | None, encrypted: bool | None) -> None:
-    assert asks_for_tls(uri) is encrypted
 
 
 def test_nodes_with_data_are_counted_with_those_that_are_never_primary() -> None:

@@ -39,6 +39,8 @@ class ServerFacts:
     write_concern: str = ""
     """The write concern of the URI, in words; empty where the URI has none."""
     tls: bool | None = None
+    unchecked_by: str | None = None
+    """The option of the URI by which any server's certificate is accepted."""
     loopback: bool = False
     """Whether all known addresses of the server are on this machine."""
     users: tuple[str, ...] | None = None

@@ -196,8 +196,16 @@ def _spoiled(index: IndexFact) -> Finding:
 
 
 def check_tls(server: ServerFacts) -> Iterator[Finding]:
-    """Whether the connection is encrypted."""
-    if server.tls:
+    """Whether the connection is encrypted, and with the right server."""
+    if server.tls and server.unchecked_by is not None and not server.loopback:
+        yield Finding(
+            "TLS",
+            "problem",
+            f"The connection is encrypted, but {server.unchecked_by} in the URI accepts any certificate: a machine "
+            "between this one and the server can read and change everything.",
+            f"Take {server.unchecked_by} out of the URI, and name your CA's file there: tlsCAFile=/path/to/ca.pem.",
+        )
+    elif server.tls:
         yield Finding("TLS", "ok", "The connection is encrypted.")
     elif server.loopback:
         yield Finding("TLS", "ok", "The connection is not encrypted, and does not leave this machine.")

@@ -11,13 +11,13 @@ from ipaddress import ip_address
 from typing import Any, TypeVar
 
 from pymongo.errors import OperationFailure
-from pymongo.uri_parser import parse_uri
 
 from mainspring import clock as clocks
 from mainspring.errors import ConfigurationError
 from mainspring.model.doctor.facts import IndexFact, OplogFacts, ServerFacts, Topology
 from mainspring.store.connection import Connection, Document
 from mainspring.store.index_definitions import ARRAY_KEYS
+from mainspring.store.tls import asks_for_tls, unchecked_by
 
 T = TypeVar("T")
 _ALMOST = 0.9
@@ -53,6 +53,7 @@ class ServerReads:
             uncertainty=trip / 2,
             write_concern=_words(self._connection.client.write_concern.document),
             tls=asks_for_tls(self._connection.uri),
+            unchecked_by=unchecked_by(self._connection.uri),
             loopback=all(map(is_loopback, self._hosts(hello))),
             users=None if login is None else tuple(str(one.get("user")) for one in auth.get("authenticatedUsers", ())),
             roles=tuple(str(one.get("role")) for one in auth.get("authenticatedUserRoles", ())),
@@ -172,15 +173,6 @@ def members_down(status: Mapping[str, Any]) -> tuple[str, ...]:
 def is_full(sizes: Mapping[str, Any]) -> bool:
     """Whether the oplog has its largest size, so that MongoDB drops old entries."""
     return bool(sizes["size"] >= _ALMOST * sizes.get("maxSize", float("inf")))
-
-
-def asks_for_tls(uri: str | None) -> bool | None:
-    """Whether the URI asks for TLS; None where a client was given instead."""
-    if uri is None:
-        return None
-    if uri.startswith("mongodb+srv://"):  # with TLS by default; parsing it would ask a name server
-        return "tls=false" not in uri.lower() and "ssl=false" not in uri.lower()
-    return bool(parse_uri(uri)["options"].get("tls", False))
 
 
 def majority_lag(last_write: Mapping[str, Any]) -> timedelta | None:

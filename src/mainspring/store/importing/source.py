@@ -31,7 +31,7 @@ class SourceCollection:
             self._client: AsyncMongoClient[Document] = AsyncMongoClient(
                 uri, appname="mainspring-import", serverSelectionTimeoutMS=int(_TIMEOUT * 1000)
             )
-        except (PyMongoError, ValueError) as error:
+        except (PyMongoError, ValueError, OSError) as error:
             cure = f"name the collection, such as mongodb://host/DATABASE.{usual}"
             raise ConfigurationError(f"The URI of the source cannot be used ({error}); {cure}") from error
         if not parsed["database"]:
