@@ -137,10 +137,8 @@ class Bench:
 
     def _stuck(self, worker: Worker) -> str:
         running = [f"{one.job.name!r} ({one.id})" for one in worker.claimed_jobs.all()]
-        return (
-            f"The jobs did not end within {self._timeout:g} s; still running: {', '.join(running) or 'none'}. "
-            "Give timeout=… if they really take so long."
-        )
+        what = f"still running: {', '.join(running)}" if running else "none is running: MongoDB is slow to answer"
+        return f"The jobs did not end within {self._timeout:g} s; {what}. Give timeout=… if they really take so long."
 
     # -- what is left ----------------------------------------------------------------------------------------------
 

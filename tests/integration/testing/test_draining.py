@@ -98,14 +98,15 @@ async def test_a_job_that_schedules_itself_at_once_ends_the_drain_with_an_error_
     await timed.delete((await anext(timed.jobs(state="pending"))).id)
 
 
+@pytest.mark.slow
 async def test_a_job_that_does_not_end_ends_the_drain_with_an_error_that_names_it(timed: Scheduler) -> None:
     @timed.job("hang")
     async def hang() -> None:
         await asyncio.Event().wait()
 
     job = await timed.schedule("hang")
-    with pytest.raises(AssertionError, match=rf"did not end within 0\.1 s; still running: 'hang' \({job.id}\)\."):
-        await drain(timed, timeout=0.1)
+    with pytest.raises(AssertionError, match=rf"did not end within 3 s; still running: 'hang' \({job.id}\)\."):
+        await drain(timed, timeout=3)
     assert (await job.refresh()).state == "pending"
 
 

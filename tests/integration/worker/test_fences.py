@@ -419,6 +419,13 @@ async def test_a_job_that_was_moved_after_it_was_seen_late_does_not_expire(store
     assert (await stored(store, job))["state"] == "pending"
 
 
+async def test_of_two_that_expire_a_job_at_once_one_tells_of_it(store: Store, clock: ManualClock) -> None:
+    job = await inserted(store, start_within=10)
+    clock.advance(11)
+    assert await store.upkeep.expire_these([job]) == [job["_id"]]
+    assert await store.upkeep.expire_these([job]) == []
+
+
 async def test_a_running_job_neither_expires_nor_is_held(store: Store, clock: ManualClock) -> None:
     job = await inserted(store, start_within=10)
     await claimed(store)

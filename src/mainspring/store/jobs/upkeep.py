@@ -207,7 +207,8 @@ class Upkeep:
 
     async def expire_these(self, documents: Sequence[Document]) -> list[DocumentId]:
         """End the pending jobs among these that are late and as they were read, many with one statement; returns the
-        ids of the expired jobs. Two workers that expire jobs at once may both return the same ids."""
+        ids of the expired jobs. Of two that expire jobs at once, each returns what it has ended; where each has ended a
+        part of the same jobs, both may return all of them."""
         now = self._connection.clock.expression()
         matched = 0
 
@@ -216,11 +217,14 @@ class Upkeep:
             result = await self._connection.jobs.bulk_write(_expiry(self._connection.mirror, some, now))
             matched += result.matched_count
 
-        for document, error in await split_refused(documents, expire):
+        refused = await split_refused(documents, expire)
+        for document, error in refused:
             self._pass_over(document["_id"], "is late and cannot be ended", error)
         await look_soon(self._connection, _waits_of(documents))
         if matched == len(documents):
             return [document["_id"] for document in documents]
+        if not matched and not refused:
+            return []
         revs = {document["_id"]: document["rev"] for document in documents}
         ended = {"_id": {"$in": list(revs)}, "state": EXPIRED}
         found = await self._connection.jobs.find_all(ended, {"rev": 1}, hint=BY_ID)
