@@ -65,13 +65,13 @@ Ending = Callable[[Stage, Flow], Awaitable[None]]
 
 
 async def _laid_out(stage: Stage, run: Flow) -> str:
-    """The id of the predecessor, once it is stored and the node behind it waits."""
+    """The id of the predecessor, once it is stored and the node behind it waits: that one is stored first."""
 
-    async def waits() -> bool:
-        node = (await run.refresh()).node("behind")
-        return node.state == "blocked"
+    async def stored() -> bool:
+        nodes = await run.refresh()
+        return nodes.node("behind").state == "blocked" and nodes.node("first").state is not None
 
-    await eventually(waits)
+    await eventually(stored)
     return (await run.refresh()).node("first").id or ""
 
 
