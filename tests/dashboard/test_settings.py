@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from api.conftest import Api, serving
 from dashboard.conftest import Board, opened, picture
@@ -100,6 +101,23 @@ async def test_the_first_key_logs_the_page_in_that_made_it(board: Board) -> None
     await expect(page.get_by_role("button", name=re.compile("first · admin"))).to_be_visible()
     assert (await board.api.get("/api/session")).status == 401
     assert (await works(board.api, text)).status == 200
+
+
+async def test_a_key_is_created_only_once_it_is_known_whether_it_is_the_first(board: Board) -> None:
+    known = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await known.wait()
+        await route.continue_()
+
+    page = board.page
+    await page.route(re.compile(r"/api/keys"), late)
+    await board.open("/settings?tab=keys")
+    await expect(page.get_by_role("heading", name="API keys")).to_be_visible()
+    await expect(page.get_by_role("button", name="Create a key")).to_have_count(0)
+    known.set()
+    await page.get_by_role("button", name="Create a key").click()
+    await expect(page.get_by_role("dialog").get_by_label("Role")).to_have_value("admin")
 
 
 async def test_a_refused_key_says_why_beside_the_form(keyed: Board) -> None:
@@ -254,7 +272,7 @@ async def test_a_session_that_ends_returns_to_the_login_and_then_to_the_same_pla
     (mine,) = [key for key in await keyed.scheduler.api_keys.all() if key.name == "the-admin"]
     await keyed.scheduler.api_keys.revoke(mine.id)
     await page.get_by_role("tab", name="API keys").click()
-    await page.get_by_label("API key").fill(other.text)
+    await page.get_by_role("textbox", name="API key").fill(other.text)
     await page.get_by_role("button", name="Log in").click()
     await expect(page.get_by_role("tab", name="API keys", selected=True)).to_be_visible()
     await expect(page.get_by_role("row").filter(has_text="the-admin")).to_contain_text("revoked")

@@ -3,6 +3,7 @@ import { type QueryKey, useQueryClient } from "@tanstack/react-query";
 import { createContext, type ReactNode, useContext, useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { serverNow } from "../lib/time";
 import { concerns, type Filter } from "./digest";
+import { readAgain } from "./readAgain";
 import { currentStatus, listen, startLive, type Status, watchStatus } from "./stream";
 
 type Live = { paused: boolean; setPaused: (paused: boolean) => void; pausedAt: number | null };
@@ -38,9 +39,7 @@ export function useLive(filter: Filter, keys: QueryKey[], options: { frozen?: bo
   useEffect(() => {
     if (still) return;
     let missed = false;
-    const refresh = () => {
-      for (const queryKey of latest.current.keys) void client.invalidateQueries({ queryKey }, { cancelRefetch: false });
-    };
+    const refresh = () => readAgain(client, latest.current.keys);
     const silence = listen((digest) => {
       if (!concerns(digest, latest.current.filter)) return;
       if (document.hidden) missed = true;

@@ -178,12 +178,13 @@ async def test_claims_are_renewed_whatever_else_the_heartbeat_cannot_do(
 async def test_a_claim_that_is_about_to_be_fenced_leaves_the_renewal_of_the_others_its_time(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scheduler = make_scheduler(lease=LEASE)
+    lease = 3 * LEASE  # a busy server needs a third of a second for a renewal
+    scheduler = make_scheduler(lease=lease)
     started: list[str] = []
     renew = Renewals.renew
 
     def slow(self: Renewals, *args: Any) -> Any:
-        time.sleep(LEASE / 15)
+        time.sleep(lease / 15)
         return renew(self, *args)
 
     @scheduler.job("x")
@@ -192,7 +193,7 @@ async def test_a_claim_that_is_about_to_be_fenced_leaves_the_renewal_of_the_othe
         await asyncio.sleep(seconds)
 
     await scheduler.start()
-    late, other = [await scheduler.schedule("x", {"seconds": seconds}, retry=1) for seconds in (30, 2 * LEASE)]
+    late, other = [await scheduler.schedule("x", {"seconds": seconds}, retry=1) for seconds in (30, 2 * lease)]
     await eventually(lambda: len(started) == 2)
     holding = next(one for one in worker_of(scheduler).claimed_jobs.all() if str(one.id) == late.id)
     monkeypatch.setattr(Renewals, "renew", slow)

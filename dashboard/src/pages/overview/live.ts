@@ -2,6 +2,7 @@
 import { type QueryKey, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
 import { usePause } from "../../live/live";
+import { readAgain } from "../../live/readAgain";
 import { listen } from "../../live/stream";
 
 const EVERY = 3000;
@@ -25,7 +26,7 @@ export function useCalmLive(keys: QueryKey[]): void {
       if (document.hidden || !(changed || due)) return;
       changed = false;
       last = Date.now();
-      for (const queryKey of latest.current) void client.invalidateQueries({ queryKey }, { cancelRefetch: false });
+      readAgain(client, latest.current);
     }, EVERY);
     return () => {
       silence();

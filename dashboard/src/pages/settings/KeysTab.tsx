@@ -50,7 +50,7 @@ export function KeysTab() {
           python: 'made = await scheduler.api_keys.create("deploys", "operator", queues=["billing"])\nprint(made.text)',
         },
       ]}
-      add="Create a key"
+      add={keys.data !== undefined && "Create a key"} // the first key has a form of its own
       onAdd={() => setOpen({ what: "create" })}
       query={keys}
       caption="API keys, the oldest first"

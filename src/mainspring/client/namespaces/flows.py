@@ -279,14 +279,17 @@ def _member(document: Document) -> Member:
 
 def _bar(document: Document) -> TimelineRow:
     """A job as a row of a chart. It has started where a worker has claimed it; a job that waits keeps no start, so that
-    its wait stands for it."""
+    its wait stands for it. A worker knows the time by an estimate, which may be ahead of the server's own."""
     attempts = document.get("attempts") or [{}]
     waits, started = read_waits(document.get("waits")), attempts[0].get("started_at") or document.get("claimed_at")
     if started is None and document.get("token"):
         started = waits.since if waits is not None else document.get("created_at")
     name = document.get("label") or document["name"]
     node, state = document.get("node") or "", document["state"]
-    return TimelineRow(node, str(document["_id"]), name, state, 1, started, document.get("finished_at"))
+    ended = document.get("finished_at")
+    if ended is not None and started is not None:
+        ended = max(started, ended)
+    return TimelineRow(node, str(document["_id"]), name, state, 1, started, ended)
 
 
 def _is_aborted(job: Job, waits: Any) -> bool:

@@ -81,7 +81,8 @@ class Attempt:
     def duration(self) -> timedelta | None:
         if self.started_at is None or self.ended_at is None:
             return None
-        return self.ended_at - self.started_at
+        # The clock of a worker follows the server's, and may be set back a little.
+        return max(self.ended_at - self.started_at, timedelta(0))
 
 
 @dataclass(frozen=True, slots=True)
