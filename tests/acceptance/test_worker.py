@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -204,10 +205,18 @@ async def test_a_drained_worker_process_finishes_ends_and_is_not_replaced(
     assert worker.output.count(" is up ") == 2 and "Traceback" not in worker.output
 
 
+def two_free_ports() -> int:
+    """A port that is free, and the next one too."""
+    while True:
+        with socket.socket() as one, socket.socket() as next_one, contextlib.suppress(OSError, OverflowError):
+            one.bind(("127.0.0.1", 0))
+            port: int = one.getsockname()[1]
+            next_one.bind(("127.0.0.1", port + 1))
+            return port
+
+
 async def test_each_process_serves_its_metrics_and_probes_on_a_port_of_its_own(start_worker: Start) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = two_free_ports()
     await start_worker("--metrics", f"127.0.0.1:{port}", processes=2)
 
     def fetch(place: str) -> tuple[int, str]:

@@ -68,6 +68,7 @@ async def test_the_focus_goes_to_the_operation_that_was_made_and_can_be_undone(b
     page = await board.open("/jobs?state=failed")
     await page.get_by_label("Select all jobs of this page").check()
     await page.get_by_role("button", name="Retry").click()
+    await expect(page.get_by_role("dialog")).to_contain_text("are meant")
     await page.get_by_label("Reason").fill("The bank is back.")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("region", name="Operation under way")).to_be_focused()

@@ -120,7 +120,7 @@ def alive(pid: int) -> bool:
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
         return status.rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter where it ends between the opening and the reading
         pass
     if Path("/proc/self").exists():
         return False
