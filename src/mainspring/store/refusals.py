@@ -62,9 +62,10 @@ async def change_jobs(
     ids: Sequence[DocumentId],
     update: Callable[[Document], tuple[Any, Any]],
     lament: str,
-) -> tuple[int, list[DocumentId]]:
-    """Change jobs by their ids; returns how many were changed, and the jobs that the server refuses to change. Where
-    there are refused jobs, all others count as changed: the statement that fails does not tell how many it changed.
+) -> tuple[int, dict[DocumentId, Exception]]:
+    """Change jobs by their ids; returns how many were changed, and the jobs that the server refuses to change, each
+    with its error. Where there are refused jobs, all others count as changed: the statement that fails does not tell
+    how many it changed.
 
     Refused jobs are logged with the `lament`. `update` makes the filter and the change of a statement from a filter of
     ids.
@@ -76,10 +77,10 @@ async def change_jobs(
         result = await jobs.update_many(*update({"_id": {"$in": list(some)}}), hint=BY_ID)
         changed += result.modified_count
 
-    refused = await split_refused(ids, change)
-    for job_id, error in refused:
+    refused = dict(await split_refused(ids, change))
+    for job_id, error in refused.items():
         logger.error("Job %s %s: %s", job_id, lament, brief(error), extra={"job_id": str(job_id)})
-    return len(ids) - len(refused) if refused else changed, [job_id for job_id, _ in refused]
+    return len(ids) - len(refused) if refused else changed, refused
 
 
 def raise_if_passing(error: Exception) -> None:
@@ -121,10 +122,11 @@ class Refused(Generic[Id]):
         self._until: dict[Id, tuple[float, float]] = {}
         """Until when a document is left out, and for how long."""
 
-    def add(self, id: Id, *, unknown: bool = False) -> None:
-        """Leave a document out; `unknown` where the error may not be about the document."""
+    def add(self, id: Id, error: Exception) -> None:
+        """Leave a document out, for a shorter time at first where the error may not be about the document."""
         _, last = self._until.get(id, (0.0, 0.0))
-        pause = min(_LEFT_OUT_FOR, max(_LEFT_OUT_AT_FIRST, 3 * last)) if unknown else _LEFT_OUT_FOR
+        longer = min(_LEFT_OUT_FOR, max(_LEFT_OUT_AT_FIRST, 3 * last))
+        pause = _LEFT_OUT_FOR if is_about_document(error) else longer
         self._until[id] = monotonic() + pause, pause
 
     def __contains__(self, id: Id) -> bool:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pymongo.errors import OperationFailure
 
 from harness.firing import HOUR, T0, document_of, fire, instants_of, jobs_of, ledger, store_of
 from harness.inside import inside
@@ -14,8 +15,9 @@ from harness.looking import Database
 from harness.refusing import refusing
 from harness.waiting import eventually
 from mainspring import Calendar, Every, Except, Scheduler, ScheduleStateError
-from mainspring.clock import ManualClock
+from mainspring.clock import ManualClock, monotonic
 from mainspring.store import refusals
+from mainspring.store.collection import Collection
 
 Make = Callable[..., Scheduler]
 
@@ -74,6 +76,31 @@ async def test_a_schedule_whose_decision_is_refused_is_paused_and_says_why(
     assert paused.reason.startswith("MongoDB refuses what it would become: Document failed validation")
     assert await instants_of(db, "c") == [T0 + HOUR]
     assert (await (await timed.schedules.get("bad")).resume()).paused is None
+
+
+async def test_an_error_that_is_not_about_a_schedule_does_not_pause_it(
+    timed: Scheduler, clock: ManualClock, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await hourly(timed, "a", "b", "c")
+    clock.advance(HOUR)
+    write, failures = Collection.bulk_write, 5
+
+    async def fails_at_first(self: Collection, *args: Any, **options: Any) -> Any:
+        nonlocal failures
+        if self.name == "jobs.schedules" and failures:
+            failures -= 1
+            raise OperationFailure("an error of the server", 8)
+        return await write(self, *args, **options)
+
+    monkeypatch.setattr(Collection, "bulk_write", fails_at_first)
+    await fire(timed)
+    for one in ("a", "b", "c"):
+        assert (await timed.schedules.get(one)).paused is None
+    seconds = monotonic()
+    monkeypatch.setattr(refusals, "monotonic", lambda: seconds + 3)
+    await fire(timed)
+    for one in ("a", "b", "c"):
+        assert await instants_of(db, one) == [T0 + HOUR]
 
 
 async def test_a_schedule_whose_decision_cannot_be_cleared_does_not_keep_others_from_being_cleared(

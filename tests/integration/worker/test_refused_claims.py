@@ -110,7 +110,7 @@ def test_a_job_that_is_refused_again_and_again_is_left_out_longer_each_time(monk
     left_out = Refused[str]()
     times = []
     for _ in range(5):
-        left_out.add("job", unknown=True)
+        left_out.add("job", OperationFailure("an error of the server", 8))
         began = now
         while "job" in left_out:
             assert left_out.filter == {"_id": {"$nin": ["job"]}}
@@ -120,6 +120,6 @@ def test_a_job_that_is_refused_again_and_again_is_left_out_longer_each_time(monk
     assert times == [2, 6, 18, 54, 60]
     now += 60.0
     assert left_out.filter == {}
-    left_out.add("job", unknown=True)
+    left_out.add("job", OperationFailure("an error of the server", 8))
     now += 2.0
     assert "job" not in left_out

@@ -352,7 +352,7 @@ class Checks:
     def _pass_over(self, job_id: DocumentId, error: Exception) -> None:
         """Leave out a waiting job that the server refuses to change, for a while: it must not hold up the others."""
         logger.error("Job %s waits and cannot be changed: %s", job_id, brief(error), extra={"job_id": str(job_id)})
-        self._refused.add(job_id)
+        self._refused.add(job_id, error)
 
     async def _look_later(self, ids: list[DocumentId]) -> None:
         """Move the next look of the sweep on, but not beyond the end of the wait."""
@@ -372,8 +372,8 @@ class Checks:
         _, refused = await change_jobs(
             jobs, ids, lambda some: ({**some, **where}, stages), "waits and cannot be changed"
         )
-        for job_id in refused:
-            self._refused.add(job_id)
+        for job_id, error in refused.items():
+            self._refused.add(job_id, error)
 
 
 def start_stages(now: Expression) -> list[Document]:

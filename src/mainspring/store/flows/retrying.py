@@ -181,7 +181,7 @@ class FlowRetries:
             lambda some: mirror.update({**some, "state": filter["state"]}, stages),
             "cannot be retried with its flow",
         )
-        passed.ids += refused if changed else [one["_id"] for one in members]
+        passed.ids += list(refused) if changed else [one["_id"] for one in members]
         return {wait for one in members if one["_id"] not in refused for wait in one.get("before") or ()}
 
     async def _seal(self, flow_id: str) -> set[str]:

@@ -240,7 +240,7 @@ class Claims:
 
     async def _set_aside(self, document: Document, error: Exception) -> None:
         """Leave out a job whose claim the server refuses for a while, and fail it if the document is the cause."""
-        self._refused.add(document["_id"], unknown=not is_about_document(error))
+        self._refused.add(document["_id"], error)
         logger.error(
             "Job %s cannot be claimed: MongoDB refuses to change it: %s",
             document["_id"],

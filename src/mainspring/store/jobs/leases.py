@@ -242,7 +242,7 @@ class Rescues:
             except MainspringError:
                 raise
             except Exception as error:  # a job that cannot be rescued must not hold up the others
-                self._refused.add(document["_id"])
+                self._refused.add(document["_id"], error)
                 logger.error(
                     "Job %s has lost its worker and cannot be given back: %s",
                     document["_id"],

@@ -108,7 +108,7 @@ class Upkeep:
     def _pass_over(self, job_id: DocumentId, lament: str, error: Exception) -> None:
         """Leave out a job that the server refuses to change, for a while, so that it does not hold up the others."""
         logger.error("Job %s %s: %s", job_id, lament, brief(error), extra={"job_id": str(job_id)})
-        self._refused.add(job_id)
+        self._refused.add(job_id, error)
 
     async def fail_undecodable(self, document: Document, reason: str) -> bool:
         """Fail a pending job that cannot be decoded; it is kept, with the reason."""
@@ -191,8 +191,8 @@ class Upkeep:
         """Change the jobs among these that match a filter; returns how many."""
         jobs = self._connection.jobs
         changed, refused = await change_jobs(jobs, ids, lambda some: ({**some, **where}, stages), lament)
-        for job_id in refused:
-            self._refused.add(job_id)
+        for job_id, error in refused.items():
+            self._refused.add(job_id, error)
         return changed
 
     async def expire(self, limit: int = 500) -> list[DocumentId]:

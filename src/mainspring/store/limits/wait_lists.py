@@ -380,8 +380,8 @@ class WaitLists:
                     "cannot leave its wait list",
                 )
                 number += changed
-                for job_id in refused:
-                    self._refused.add(job_id)
+                for job_id, error in refused.items():
+                    self._refused.add(job_id, error)
         return number
 
 

@@ -35,7 +35,7 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.edit import Jobs
 from mainspring.store.jobs.insert import Inserts
 from mainspring.store.jobs.upkeep import Upkeep
-from mainspring.store.refusals import REFUSED, Refused, brief, raise_if_passing, split_refused
+from mainspring.store.refusals import REFUSED, Refused, brief, is_about_document, raise_if_passing, split_refused
 from mainspring.store.schedules.calendars import Calendars
 from mainspring.store.schedules.codec import (
     calendar_keys,
@@ -222,11 +222,14 @@ class Firing:
         refused = {step.schedule["_id"]: error for step, error in await split_refused(steps, write)}
         if not refused and matched == len(steps):
             return list(steps), decision_id
-        paused = [
-            pause_broken(step.schedule, f"MongoDB refuses what it would become: {brief(refused[id])}", now)
-            for step in steps
-            if (id := step.schedule["_id"]) in refused
-        ]
+        paused = []
+        for step in steps:
+            reason = refused.get(step.schedule["_id"])
+            if reason is not None and is_about_document(reason):
+                why = f"MongoDB refuses what it would become: {brief(reason)}"
+                paused.append(pause_broken(step.schedule, why, now))
+            elif reason is not None:
+                self._pass_over(step.schedule["_id"], reason)
         for step, error in await split_refused(paused, write):
             self._pass_over(step.schedule["_id"], error)
         decided = {step.schedule["_id"]: step for step in [*steps, *paused]}
@@ -240,7 +243,7 @@ class Firing:
     def _pass_over(self, schedule_id: str, error: Exception) -> None:
         """Leave out a schedule that the server refuses to change, for a while: it must not block the others."""
         logger.error("Schedule %s does not fire: MongoDB refuses to change it: %s", schedule_id, brief(error))
-        self.refused.add(schedule_id)
+        self.refused.add(schedule_id, error)
 
     # -- carrying out ----------------------------------------------------------------------------------------------
 

@@ -333,7 +333,7 @@ class Schedules:
             except Unavailable:
                 raise
             except Exception as error:
-                self._unfollowed.add(schedule_id)
+                self._unfollowed.add(schedule_id, error)
                 logger.error("Schedule %s %s: %s", schedule_id, lament, brief(error))
                 continue
             fired += changed.fired
