@@ -59,7 +59,7 @@ from mainspring.store.indexes import Indexes
 from mainspring.store.locks import Locks
 from mainspring.store.schema import SCHEMA
 from mainspring.store.schema import Document as Document
-from mainspring.store.tls import cure_of, files_of
+from mainspring.store.tls import cure_of, unusable_file
 
 logger = logging.getLogger("mainspring")
 
@@ -307,9 +307,8 @@ def _make_client(uri: str, settings: Settings) -> AsyncMongoClient[Document]:
         )
     except (InvalidURI, DriverConfigurationError, ValueError) as error:
         raise ConfigurationError(f"The MongoDB URI cannot be used: {error}") from error
-    except OSError as error:  # a file is not there, or is no certificate
-        text = f"The MongoDB URI names a file that cannot be used ({files_of(uri)}): {error}"
-        raise ConfigurationError(text) from error
+    except OSError as error:
+        raise ConfigurationError(unusable_file(uri, error)) from error
 
 
 def _database_name(client: AsyncMongoClient[Document], settings: Settings) -> str:

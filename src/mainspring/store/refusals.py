@@ -9,7 +9,7 @@ documents out of its next reads for a while (`Refused`), so that they are not at
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from bson.errors import InvalidDocument
@@ -128,6 +128,11 @@ class Refused(Generic[Id]):
         longer = min(_LEFT_OUT_FOR, max(_LEFT_OUT_AT_FIRST, 3 * last))
         pause = _LEFT_OUT_FOR if is_about_document(error) else longer
         self._until[id] = monotonic() + pause, pause
+
+    def add_all(self, errors: Mapping[Id, Exception]) -> None:
+        """Leave out several documents, each for its error."""
+        for id, error in errors.items():
+            self.add(id, error)
 
     def __contains__(self, id: Id) -> bool:
         return self._until.get(id, (float("-inf"), 0.0))[0] > monotonic()

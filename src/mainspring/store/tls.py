@@ -19,14 +19,15 @@ def asks_for_tls(uri: str | None) -> bool | None:
 
 
 def unchecked_by(uri: str | None) -> str | None:
-    """The option of the URI by which any server's certificate is accepted; None where it is checked."""
+    """The option of the URI by which another machine may pass for the server; None where certificates are checked."""
     found = _UNCHECKED.search(uri or "")
     return None if found is None else found[1]
 
 
-def files_of(uri: str) -> str:
-    """The options of the URI that name files, as text for an error."""
-    return ", ".join(f"{name}={path}" for name, path in _FILES.findall(uri))
+def unusable_file(uri: str, error: OSError) -> str:
+    """What to tell where a file that the URI names is not there, or is no certificate."""
+    files = ", ".join(f"{name}={path}" for name, path in _FILES.findall(uri))
+    return f"The MongoDB URI names a file that cannot be used ({files}): {error}"
 
 
 def cure_of(message: str, uri: str) -> str | None:

@@ -178,6 +178,24 @@ async def test_a_handler_does_not_wait_for_a_child_of_a_sequence_whose_job_waits
     assert f"belongs to the sequence 'ship:7', as job {job.id} does" in str(bill_job.error)
 
 
+async def test_a_job_of_a_sequence_is_not_added_to_the_wait_of_a_job_of_the_same(scheduler: Scheduler) -> None:
+    @scheduler.job("ship", sequence="order")
+    async def ship(ctx: JobContext, order: int, pack: bool = False) -> None:
+        if pack:
+            await ctx.call("packed", "pack", {"order": order})
+
+    @scheduler.job("pack")
+    async def pack(ctx: JobContext, order: int) -> None:
+        await ctx.grow(ship, {"order": order})
+
+    await scheduler.start()
+    job = await ship.schedule(order=7, pack=True)
+
+    assert (await job.wait(timeout=SOON)).state == "failed"
+    (packing,) = [one async for one in scheduler.jobs(name="pack")]
+    assert f"belongs to the sequence 'ship:7', as job {job.id} does" in str(packing.error)
+
+
 async def test_a_handler_in_a_process_of_its_own_gets_references_and_its_predecessors(scheduler: Scheduler) -> None:
     scheduler.job("first")(flowing.first)
     scheduler.job("second", isolation="process")(flowing.second)

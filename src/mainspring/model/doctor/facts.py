@@ -40,7 +40,7 @@ class ServerFacts:
     """The write concern of the URI, in words; empty where the URI has none."""
     tls: bool | None = None
     unchecked_by: str | None = None
-    """The option of the URI by which any server's certificate is accepted."""
+    """The option of the URI by which another machine may pass for the server."""
     loopback: bool = False
     """Whether all known addresses of the server are on this machine."""
     users: tuple[str, ...] | None = None

@@ -201,8 +201,8 @@ def check_tls(server: ServerFacts) -> Iterator[Finding]:
         yield Finding(
             "TLS",
             "problem",
-            f"The connection is encrypted, but {server.unchecked_by} in the URI accepts any certificate: a machine "
-            "between this one and the server can read and change everything.",
+            f"The connection is encrypted, but with {server.unchecked_by} in the URI another machine may pass for the "
+            "server, and read and change everything.",
             f"Take {server.unchecked_by} out of the URI, and name your CA's file there: tlsCAFile=/path/to/ca.pem.",
         )
     elif server.tls:

@@ -372,8 +372,7 @@ class Checks:
         _, refused = await change_jobs(
             jobs, ids, lambda some: ({**some, **where}, stages), "waits and cannot be changed"
         )
-        for job_id, error in refused.items():
-            self._refused.add(job_id, error)
+        self._refused.add_all(refused)
 
 
 def start_stages(now: Expression) -> list[Document]:

@@ -16,6 +16,7 @@ from mainspring.store.codec import document_id
 from mainspring.store.collection import deadline
 from mainspring.store.connection import CODEC, Connection, Document
 from mainspring.store.schema import BY_ID
+from mainspring.store.tls import unusable_file
 
 _BATCH = 500
 _TIMEOUT = 30.0
@@ -31,7 +32,9 @@ class SourceCollection:
             self._client: AsyncMongoClient[Document] = AsyncMongoClient(
                 uri, appname="mainspring-import", serverSelectionTimeoutMS=int(_TIMEOUT * 1000)
             )
-        except (PyMongoError, ValueError, OSError) as error:
+        except OSError as error:
+            raise ConfigurationError(unusable_file(uri, error)) from error
+        except (PyMongoError, ValueError) as error:
             cure = f"name the collection, such as mongodb://host/DATABASE.{usual}"
             raise ConfigurationError(f"The URI of the source cannot be used ({error}); {cure}") from error
         if not parsed["database"]:

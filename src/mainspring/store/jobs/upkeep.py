@@ -191,8 +191,7 @@ class Upkeep:
         """Change the jobs among these that match a filter; returns how many."""
         jobs = self._connection.jobs
         changed, refused = await change_jobs(jobs, ids, lambda some: ({**some, **where}, stages), lament)
-        for job_id, error in refused.items():
-            self._refused.add(job_id, error)
+        self._refused.add_all(refused)
         return changed
 
     async def expire(self, limit: int = 500) -> list[DocumentId]:

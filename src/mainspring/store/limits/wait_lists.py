@@ -380,8 +380,7 @@ class WaitLists:
                     "cannot leave its wait list",
                 )
                 number += changed
-                for job_id, error in refused.items():
-                    self._refused.add(job_id, error)
+                self._refused.add_all(refused)
         return number
 
 
